@@ -1,0 +1,29 @@
+# Two commands matter: `make run` and `make test`. `make help` lists the rest.
+
+DATA ?= outlast-data
+LISTEN ?= 127.0.0.1:8787
+
+.PHONY: help run build check test bench torture
+
+help: ## what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/'
+
+run: ## build and serve with the embedded store and the demo model
+	cargo build --release --locked -p outlast
+	./target/release/outlast serve --listen $(LISTEN) --data $(DATA)
+
+build: ## build everything
+	cargo build --workspace --all-targets --locked
+
+check: ## what every commit must pass, without the slow tests
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --all-features --locked -- -D warnings
+
+test: ## everything: format, lints, all tests
+	./scripts/test
+
+bench: ## measure against a bare relay and against Node with resumable-stream
+	./scripts/bench
+
+torture: ## kill the server hundreds of times and look for anything lost
+	./scripts/torture

@@ -1,0 +1,265 @@
+//! The candidates: how each is started, asked and asked again.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use super::process::{Process, SERVER_CORE, Start, free_port};
+use super::usage;
+use super::wire::Connection;
+
+/// Who is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Candidate {
+    /// The bare relay of this package.
+    Floor,
+    /// Outlast on SQLite, every event durable before it is shown.
+    Outlast,
+    /// `ai` + `resumable-stream` on Node, with Redis.
+    Node,
+}
+
+impl Candidate {
+    pub(crate) const ALL: [Self; 3] = [Self::Floor, Self::Outlast, Self::Node];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Floor => "floor",
+            Self::Outlast => "outlast",
+            Self::Node => "node",
+        }
+    }
+
+    /// Whether a reader can come back to a stream at all.
+    pub(crate) fn resumes(self) -> bool {
+        self != Self::Floor
+    }
+}
+
+/// Where the programs are.
+pub(crate) struct Programs {
+    pub(crate) bench: PathBuf,
+    pub(crate) outlast: PathBuf,
+    pub(crate) node_folder: PathBuf,
+    /// Data folders are made here: on the disk of the repository, not in a folder of memory.
+    pub(crate) data: PathBuf,
+}
+
+/// A candidate that runs, with everything it needs.
+pub(crate) struct Server {
+    pub(crate) candidate: Candidate,
+    process: Process,
+    redis: Option<Process>,
+    folder: TempDir,
+}
+
+impl Server {
+    /// Starts a candidate with an empty store.
+    pub(crate) async fn start(
+        candidate: Candidate,
+        programs: &Programs,
+        upstream: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("data-").tempdir_in(&programs.data)?;
+        let redis = match candidate {
+            Candidate::Node => Some(start_redis(folder.path()).await?),
+            Candidate::Floor | Candidate::Outlast => None,
+        };
+        let process = launch(candidate, programs, upstream, folder.path(), redis.as_ref()).await?;
+        Ok(Self { candidate, process, redis, folder })
+    }
+
+    /// kill -9 the server and start it again on what it left. Redis goes on: it is another machine's.
+    pub(crate) async fn crash_and_restart(
+        self,
+        programs: &Programs,
+        upstream: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let Self { candidate, process, redis, folder } = self;
+        process.kill().await?;
+        let process = launch(candidate, programs, upstream, folder.path(), redis.as_ref()).await?;
+        Ok(Self { candidate, process, redis, folder })
+    }
+
+    /// Ends it and removes its data.
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        self.process.kill().await?;
+        if let Some(redis) = self.redis {
+            redis.kill().await?;
+        }
+        self.folder.close()?;
+        Ok(())
+    }
+
+    /// CPU seconds so far: of the server alone, and together with its Redis.
+    pub(crate) fn cpu_seconds(&self) -> (f64, f64) {
+        let alone = usage::cpu_seconds(self.process.pid());
+        (alone, alone + self.redis.as_ref().map_or(0.0, |redis| usage::cpu_seconds(redis.pid())))
+    }
+
+    /// Memory in kilobytes, with its Redis.
+    pub(crate) fn memory_kb(&self) -> f64 {
+        let redis = self.redis.as_ref().map_or(0.0, |redis| usage::memory_kb(redis.pid()));
+        usage::memory_kb(self.process.pid()) + redis
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client { candidate: self.candidate, address: self.process.address() }
+    }
+}
+
+async fn start_redis(folder: &Path) -> anyhow::Result<Process> {
+    let port = free_port()?;
+    let arguments = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
+    Process::start(Start {
+        name: "redis",
+        core: SERVER_CORE,
+        program: Path::new("redis-server"),
+        arguments: arguments.map(str::to_owned).to_vec(),
+        environment: Vec::new(),
+        folder,
+        address: Some(SocketAddr::from(([127, 0, 0, 1], port))),
+    })
+    .await
+    .context("bench/setup.sh installs redis-server")
+}
+
+async fn launch(
+    candidate: Candidate,
+    programs: &Programs,
+    upstream: SocketAddr,
+    folder: &Path,
+    redis: Option<&Process>,
+) -> anyhow::Result<Process> {
+    let node = programs.node_folder.join("node_modules/.bin/node");
+    let (program, arguments, environment): (&Path, Vec<String>, Vec<(&'static str, String)>) = match candidate
+    {
+        Candidate::Floor => {
+            let arguments = ["floor", "--listen", "127.0.0.1:0", "--upstream", &format!("http://{upstream}")];
+            (&programs.bench, arguments.map(str::to_owned).to_vec(), Vec::new())
+        }
+        Candidate::Outlast => {
+            std::fs::write(folder.join("outlast.toml"), outlast_config(upstream))?;
+            let arguments =
+                ["serve", "--config", "outlast.toml", "--listen", "127.0.0.1:0", "--data", "outlast-data"];
+            let environment = vec![("BENCH_API_KEY", "none".to_owned())];
+            (&programs.outlast, arguments.map(str::to_owned).to_vec(), environment)
+        }
+        Candidate::Node => {
+            let redis = redis.map(Process::address).context("the Node candidate needs its Redis")?;
+            let script = programs.node_folder.join("server.mjs").display().to_string();
+            let environment = vec![
+                ("NODE_ENV", "production".to_owned()),
+                ("REDIS_URL", format!("redis://{redis}")),
+                ("UPSTREAM_URL", format!("http://{upstream}")),
+            ];
+            (&node, vec![script], environment)
+        }
+    };
+    let name = candidate.name();
+    Process::start(Start { name, core: SERVER_CORE, program, arguments, environment, folder, address: None })
+        .await
+}
+
+/// Outlast as it comes, but for one user with more generations at once than any real one has.
+fn outlast_config(upstream: SocketAddr) -> String {
+    format!(
+        r#"[durability]
+mode = "commit"
+[models.default]
+kind = "openai"
+base_url = "http://{upstream}/v1"
+model = "bench"
+api_key_env = "BENCH_API_KEY"
+[limits]
+live_generations_per_user = 100000
+[sandbox]
+kind = "none"
+"#
+    )
+}
+
+/// Talks to a candidate in its own words.
+#[derive(Clone, Copy)]
+pub(crate) struct Client {
+    candidate: Candidate,
+    address: SocketAddr,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Started {
+    generation_id: String,
+}
+
+impl Client {
+    /// Starts a generation and hands out a connection on which its events follow, with the id to come
+    /// back by. `name` is unique within the run.
+    pub(crate) async fn start(&self, name: &str, script: &str) -> io::Result<(Connection, String)> {
+        let mut connection = Connection::open(self.address).await?;
+        match self.candidate {
+            Candidate::Floor => {
+                let body = serde_json::json!({"content": script, "requestId": name});
+                stream(&mut connection, &post("/stream", &body)).await?;
+                Ok((connection, name.to_owned()))
+            }
+            Candidate::Node => {
+                let message = serde_json::json!({"id": name, "role": "user",
+                    "parts": [{"type": "text", "text": script}]});
+                let body = serde_json::json!({"id": name, "message": message});
+                stream(&mut connection, &post("/api/chat", &body)).await?;
+                Ok((connection, name.to_owned()))
+            }
+            Candidate::Outlast => {
+                let body = serde_json::json!({"content": script, "requestId": name});
+                let status = connection.request(&post("/v1/generations", &body)).await?;
+                let answer = connection.text().await?;
+                if status != 202 {
+                    return Err(io::Error::other(format!("status {status}: {answer}")));
+                }
+                let started: Started = serde_json::from_str(&answer).map_err(io::Error::other)?;
+                let path = format!("/v1/generations/{}/events", started.generation_id);
+                stream(&mut connection, &get(&path)).await?;
+                Ok((connection, started.generation_id))
+            }
+        }
+    }
+
+    /// Comes back to a generation, behind `after` where the candidate knows positions.
+    pub(crate) async fn resume(&self, id: &str, after: u64) -> io::Result<Connection> {
+        let path = match self.candidate {
+            Candidate::Floor => return Err(io::Error::other("the floor keeps nothing to come back to")),
+            Candidate::Outlast => format!("/v1/generations/{id}/events?after={after}"),
+            Candidate::Node => format!("/api/chat/{id}/stream"),
+        };
+        let mut connection = Connection::open(self.address).await?;
+        stream(&mut connection, &get(&path)).await?;
+        Ok(connection)
+    }
+}
+
+/// Asks for a stream; anything but one is an error that says what came instead.
+async fn stream(connection: &mut Connection, request: &str) -> io::Result<()> {
+    let status = connection.request(request).await?;
+    if status == 200 {
+        return Ok(());
+    }
+    let answer = connection.text().await?;
+    Err(io::Error::other(format!("status {status} {}", answer.chars().take(200).collect::<String>())))
+}
+
+fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: bench\r\naccept: text/event-stream\r\n\r\n")
+}
+
+fn post(path: &str, body: &serde_json::Value) -> String {
+    let body = body.to_string();
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len(),
+    )
+}

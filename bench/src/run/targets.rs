@@ -1,0 +1,196 @@
+//! What Outlast promises, judged against the same run.
+
+use super::results::Row;
+
+/// A promise and what was measured.
+pub(crate) struct Target {
+    pub(crate) promise: String,
+    pub(crate) measured: String,
+    /// `None` when the run did not measure it.
+    pub(crate) met: Option<bool>,
+}
+
+/// All promises, whether measured or not.
+pub(crate) fn judge(rows: &[Row]) -> Vec<Target> {
+    let run = Run(rows);
+    let mut targets = vec![
+        run.at_most(
+            "CPU per token at 1,000 streams, against the floor",
+            1.2,
+            "×",
+            run.ratio("1000 streams", |row| row.cpu_per_million),
+        ),
+        run.at_least(
+            "tokens/s flat out, against the floor",
+            3.0,
+            "×",
+            run.ratio("flat out", |row| row.tokens_per_second),
+        ),
+        run.nothing_lost("2000 streams"),
+        run.at_most(
+            "memory per stream at 2,000 streams",
+            200.0,
+            " kB",
+            run.outlast("2000 streams", |row| row.kilobytes_per_stream),
+        ),
+        run.at_most(
+            "added p99 latency at 200 streams",
+            40.0,
+            " ms",
+            run.difference("200 streams", |row| row.latency_p99_ms),
+        ),
+    ];
+    for workload in ["log, finished", "log, live"] {
+        let p99 = run.outlast(workload, |row| row.reconnect_p99_ms);
+        targets.push(run.at_most(
+            &format!("p99 of a reconnect to 2,000 tokens ({workload})"),
+            2.0,
+            " ms",
+            p99,
+        ));
+    }
+    let storm = run.outlast("1000 reconnects at once", |row| row.reconnect_p99_ms);
+    targets.push(run.at_most("p99 of 1,000 reconnects at once", 200.0, " ms", storm));
+    targets.push(run.survives());
+    targets.push(run.ahead_of_node());
+    targets
+}
+
+struct Run<'a>(&'a [Row]);
+
+pub(crate) type Figure = fn(&Row) -> Option<f64>;
+
+impl Run<'_> {
+    fn row(&self, workload: &str, candidate: &str) -> Option<&Row> {
+        self.0.iter().find(|row| row.workload == workload && row.candidate == candidate)
+    }
+
+    fn outlast(&self, workload: &str, figure: Figure) -> Option<f64> {
+        figure(self.row(workload, "outlast")?)
+    }
+
+    fn ratio(&self, workload: &str, figure: Figure) -> Option<f64> {
+        Some(self.outlast(workload, figure)? / figure(self.row(workload, "floor")?)?)
+    }
+
+    fn difference(&self, workload: &str, figure: Figure) -> Option<f64> {
+        Some(self.outlast(workload, figure)? - figure(self.row(workload, "floor")?)?)
+    }
+
+    fn at_most(&self, what: &str, limit: f64, unit: &str, value: Option<f64>) -> Target {
+        Target {
+            promise: format!("{what}: at most {limit}{unit}"),
+            measured: value.map_or_else(|| "not measured".to_owned(), |value| format!("{value:.2}{unit}")),
+            met: value.map(|value| value <= limit),
+        }
+    }
+
+    fn at_least(&self, what: &str, limit: f64, unit: &str, value: Option<f64>) -> Target {
+        Target {
+            promise: format!("{what}: at least {limit}{unit}"),
+            measured: value.map_or_else(|| "not measured".to_owned(), |value| format!("{value:.2}{unit}")),
+            met: value.map(|value| value >= limit),
+        }
+    }
+
+    fn nothing_lost(&self, workload: &str) -> Target {
+        let row = self.row(workload, "outlast");
+        let measured = row.map_or_else(
+            || "not measured".to_owned(),
+            |row| {
+                let check = &row.check;
+                format!(
+                    "{} of {} complete, {} missed, {} doubled{}",
+                    check.complete,
+                    row.streams,
+                    check.missed,
+                    check.doubled,
+                    if keeps_up(row) { "" } else { ", did not keep up" },
+                )
+            },
+        );
+        let met = row.map(|row| row.check.perfect() && keeps_up(row));
+        Target { promise: format!("{workload} at 50 tokens/s held, nothing lost"), measured, met }
+    }
+
+    fn survives(&self) -> Target {
+        let row = self.row("kill -9", "outlast");
+        let measured = |row: &Row| format!("{} of {}", row.check.complete, row.streams);
+        Target {
+            promise: "streams that end with their full text after kill -9: all".to_owned(),
+            measured: row.map_or_else(|| "not measured".to_owned(), measured),
+            met: row.map(|row| row.check.perfect()),
+        }
+    }
+
+    /// Every figure that both have, one by one; the ones behind are named.
+    fn ahead_of_node(&self) -> Target {
+        let mut compared = 0;
+        let mut behind = Vec::new();
+        for node in self.0.iter().filter(|row| row.candidate == "node") {
+            let Some(outlast) = self.row(&node.workload, "outlast") else { continue };
+            for (name, figure, more_is_better) in FIGURES {
+                let (Some(ours), Some(theirs)) = (figure(outlast), figure(node)) else { continue };
+                compared += 1;
+                // Where both hold the asked rate, their tokens/s differ by chance.
+                let close = more_is_better && ours >= theirs * 0.99;
+                let ahead = if more_is_better { ours >= theirs } else { ours <= theirs };
+                if !ahead && !close {
+                    behind.push(format!("{name} at {} ({ours:.2} against {theirs:.2})", node.workload));
+                }
+            }
+        }
+        Target {
+            promise: "every figure ahead of Node with resumable-stream".to_owned(),
+            measured: match (compared, behind.as_slice()) {
+                (0, _) => "not measured".to_owned(),
+                (compared, []) => format!("all {compared}"),
+                (compared, behind) => format!("{} of {compared} behind: {}", behind.len(), behind.join(", ")),
+            },
+            met: (compared > 0).then_some(behind.is_empty()),
+        }
+    }
+}
+
+/// What is compared: its name, where it is, and whether more is better.
+pub(crate) const FIGURES: [(&str, Figure, bool); 7] = [
+    ("CPU per token", |row| row.cpu_per_million, false),
+    ("tokens/s", |row| row.tokens_per_second, true),
+    ("memory", |row| row.kilobytes_per_stream, false),
+    ("p50 latency", |row| row.latency_p50_ms, false),
+    ("p99 latency", |row| row.latency_p99_ms, false),
+    ("p50 reconnect", |row| row.reconnect_p50_ms, false),
+    ("p99 reconnect", |row| row.reconnect_p99_ms, false),
+];
+
+fn keeps_up(row: &Row) -> bool {
+    row.tokens_per_second.is_some_and(|rate| rate >= row.streams as f64 * 50.0 * 0.98)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::candidate::Candidate;
+
+    fn row(workload: &str, candidate: Candidate, cpu: f64) -> Row {
+        Row { cpu_per_million: Some(cpu), ..Row::new(workload, candidate, 1_000) }
+    }
+
+    #[test]
+    fn a_target_is_judged_against_the_floor_of_the_same_run() {
+        let rows =
+            [row("1000 streams", Candidate::Floor, 10.0), row("1000 streams", Candidate::Outlast, 13.0)];
+        let targets = judge(&rows);
+        assert_eq!(targets[0].met, Some(false));
+        assert_eq!(targets[0].measured, "1.30×");
+        assert_eq!(targets[1].met, None);
+    }
+
+    #[test]
+    fn a_figure_behind_node_is_named() {
+        let rows = [row("50 streams", Candidate::Outlast, 9.0), row("50 streams", Candidate::Node, 8.0)];
+        let target = judge(&rows).pop().unwrap();
+        assert_eq!(target.met, Some(false));
+        assert!(target.measured.contains("CPU per token at 50 streams"));
+    }
+}

@@ -1,0 +1,103 @@
+//! Coming back to a log of 2,000 tokens, one reader after the other: a page that is loaded again.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use crate::clock;
+use crate::run::candidate::Server;
+use crate::run::meter::{Meter, percentile};
+use crate::run::results::Row;
+use crate::run::watch::{Watch, ms_since};
+
+const TOKENS: u64 = 2_000;
+/// Slow enough that every token is its own event where tokens are not gathered.
+const RATE: u64 = 50;
+const RECONNECTS: usize = 200;
+/// The first ones find cold caches and are not what a busy server shows; they are not counted.
+const UNCOUNTED: usize = 10;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A generation to come back to.
+struct Log {
+    workload: &'static str,
+    id: String,
+    /// Where the reading ends, if the log does not say so itself.
+    goal: Option<u64>,
+    events: u64,
+}
+
+pub(super) async fn run(server: Server) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for log in write_logs(&server).await? {
+        rows.push(read_again_and_again(&server, &log).await);
+    }
+    server.stop().await?;
+    Ok(rows)
+}
+
+/// Two logs side by side. The live one has all its tokens and is not over: its upstream says no more.
+async fn write_logs(server: &Server) -> anyhow::Result<[Log; 2]> {
+    let client = server.client();
+    let meter = Rc::new(Meter::default());
+    let script = format!("tokens={TOKENS} rate={RATE} seed=1");
+    let (mut finished, finished_id) = client.start("log-finished", &script).await?;
+    let script = format!("tokens={} rate={RATE} seed=2 hang_after={TOKENS}", TOKENS + 1);
+    let (mut live, live_id) = client.start("log-live", &script).await?;
+
+    let mut first = Watch::new(meter.clone());
+    let mut second = Watch::new(meter).until(TOKENS);
+    let reading = async { tokio::join!(finished.read(&mut first), live.read(&mut second)) };
+    let (one, two) = timeout(Duration::from_secs(TOKENS / RATE + 30), reading).await?;
+    one?;
+    two?;
+    anyhow::ensure!(first.complete(TOKENS) && second.received == TOKENS, "the logs are not complete");
+    Ok([
+        Log { workload: "log, finished", id: finished_id, goal: None, events: first.text_events },
+        Log { workload: "log, live", id: live_id, goal: Some(TOKENS), events: second.text_events },
+    ])
+}
+
+async fn read_again_and_again(server: &Server, log: &Log) -> Row {
+    let mut row = Row::new(log.workload, server.candidate, 1);
+    row.add_note(&format!("{TOKENS} tokens in {} events", log.events));
+    let mut times = Vec::with_capacity(RECONNECTS);
+    for round in 0..UNCOUNTED + RECONNECTS {
+        row.check.expected += TOKENS;
+        match read_again(server, log, &mut row).await {
+            Ok(ms) if round >= UNCOUNTED => times.push(ms),
+            Ok(_) => {}
+            Err(error) => {
+                row.check.failed += 1;
+                row.add_note(&format!("cannot be resumed: {error}"));
+                row.check.error = Some(error.to_string());
+                break; // it will not say anything else the next time
+            }
+        }
+    }
+    row.reconnect_p50_ms = percentile(&mut times, 50.0);
+    row.reconnect_p99_ms = percentile(&mut times, 99.0);
+    row
+}
+
+/// Milliseconds from the connect to the last token, or to the end event where there is one.
+async fn read_again(server: &Server, log: &Log, row: &mut Row) -> anyhow::Result<f64> {
+    let mut watch = Watch::new(Rc::default());
+    if let Some(goal) = log.goal {
+        watch = watch.until(goal);
+    }
+    let begun = clock::now_ns();
+    let client = server.client();
+    let reading = async {
+        let mut connection = client.resume(&log.id, 0).await?;
+        connection.read(&mut watch).await
+    };
+    timeout(PATIENCE, reading).await??;
+    let ms = ms_since(begun);
+    row.check.delivered += watch.received;
+    row.check.missed += watch.missed + TOKENS.saturating_sub(watch.received);
+    row.check.doubled += watch.doubled;
+    row.check.complete += u64::from(watch.received == TOKENS);
+    Ok(ms)
+}

@@ -1,0 +1,120 @@
+//! The workloads. Each starts a fresh server, so that memory and caches owe nothing to the one before.
+
+mod crash;
+mod fanout;
+mod flat;
+mod log;
+mod steady;
+mod storm;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::candidate::{Candidate, Programs, Server};
+use super::meter::Meter;
+use super::process::Process;
+use super::reader::{Crowd, Reader};
+use super::results::Row;
+
+/// What every workload needs.
+pub(crate) struct Stage {
+    pub(crate) programs: Programs,
+    pub(crate) upstream: Process,
+    /// Length of a measured window.
+    pub(crate) window: Duration,
+}
+
+/// The workloads by the names that `--only` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Workload {
+    /// So many streams at 50 tokens/s.
+    Steady(u64),
+    /// 50 streams as fast as they go.
+    Flat,
+    /// Coming back to a log of 2,000 tokens.
+    Log,
+    /// 1,000 readers coming back at once.
+    Storm,
+    /// One generation, 1,000 readers.
+    Fanout,
+    /// kill -9 in the middle.
+    Crash,
+}
+
+impl Workload {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Steady(50),
+        Self::Steady(200),
+        Self::Steady(1_000),
+        Self::Steady(2_000),
+        Self::Flat,
+        Self::Log,
+        Self::Storm,
+        Self::Fanout,
+        Self::Crash,
+    ];
+
+    /// The name on the command line.
+    pub(crate) fn key(self) -> String {
+        match self {
+            Self::Steady(streams) => format!("s{streams}"),
+            Self::Flat => "flat".to_owned(),
+            Self::Log => "log".to_owned(),
+            Self::Storm => "storm".to_owned(),
+            Self::Fanout => "fanout".to_owned(),
+            Self::Crash => "crash".to_owned(),
+        }
+    }
+
+    /// Whether there is anything to measure: the floor has no second reader and no second reading.
+    pub(crate) fn suits(self, candidate: Candidate) -> bool {
+        match self {
+            Self::Steady(_) | Self::Flat => true,
+            Self::Log | Self::Storm | Self::Fanout | Self::Crash => candidate.resumes(),
+        }
+    }
+
+    pub(crate) async fn run(self, stage: &Stage, candidate: Candidate) -> anyhow::Result<Vec<Row>> {
+        let server = stage.server(candidate).await?;
+        match self {
+            Self::Steady(streams) => steady::run(stage, server, streams).await,
+            Self::Flat => flat::run(stage, server).await,
+            Self::Log => log::run(server).await,
+            Self::Storm => storm::run(server).await,
+            Self::Fanout => fanout::run(stage, server).await,
+            Self::Crash => crash::run(stage, server).await,
+        }
+    }
+}
+
+/// Streams and tokens of the warm-up: code is paged in, V8 has compiled what is hot, pools are open.
+/// Paced, because buffers grown flat out would hide in the baseline what the streams really need.
+const WARM_UP_STREAMS: u64 = 20;
+const WARM_UP_TOKENS: u64 = 1_000;
+const WARM_UP_RATE: u64 = 300;
+
+impl Stage {
+    /// A fresh server, warmed up.
+    async fn server(&self, candidate: Candidate) -> anyhow::Result<Server> {
+        let server = Server::start(candidate, &self.programs, self.upstream.address()).await?;
+        let mut crowd = Crowd::new(WARM_UP_TOKENS);
+        for index in 0..WARM_UP_STREAMS {
+            crowd.add(
+                Reader {
+                    client: server.client(),
+                    meter: Rc::new(Meter::default()),
+                    name: format!("warm-{index}"),
+                    script: format!("tokens={WARM_UP_TOKENS} rate={WARM_UP_RATE} seed={index}"),
+                    begin: Instant::now(),
+                    deadline: Instant::now() + Duration::from_secs(20),
+                }
+                .run(),
+            );
+        }
+        let (check, _) = crowd.finish().await;
+        anyhow::ensure!(check.perfect(), "{} failed its warm-up: {check:?}", candidate.name());
+        Ok(server)
+    }
+}

@@ -1,0 +1,117 @@
+//! A scripted OpenAI-compatible provider, as its own process.
+//!
+//! `POST /v1/chat/completions` plays the script found in the last user message (see [`Script`]);
+//! `GET /calls?seed=7` tells how often a seed was called. It speaks just enough HTTP/1.1 by hand,
+//! because at 100,000 tokens a second a framework's share per token would be measured as the server's.
+
+mod answer;
+mod calls;
+mod play;
+mod request;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+
+use crate::script::{Fault, Script};
+use calls::Calls;
+use play::Finale;
+use request::{Request, RequestReader};
+
+/// Serves until the process is killed. Prints its address first: that line is the sign to begin.
+pub(crate) async fn serve(listen: SocketAddr) -> anyhow::Result<()> {
+    let listener = TcpListener::bind(listen).await?;
+    println!("upstream listening on http://{}", listener.local_addr()?);
+    let calls = Arc::new(Calls::default());
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let (stream, _) = accepted?;
+                connections.spawn(connection(stream, calls.clone()));
+            }
+            // Reaped as they end, or the set would remember every connection of a long run.
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+/// What becomes of a connection after one answer.
+enum After {
+    /// The next request may come on it.
+    Keep,
+    /// It is of no more use.
+    Close,
+}
+
+/// Answers one request after the other. An error means that the peer went away, which a provider
+/// has nobody to tell; the ledger has it as `closed_early`.
+async fn connection(stream: TcpStream, calls: Arc<Calls>) {
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let mut reader = RequestReader::new(stream);
+    while let Ok(Some(request)) = reader.next().await {
+        match answer(reader.stream(), &request, &calls).await {
+            Ok(After::Keep) => {}
+            Ok(After::Close) | Err(_) => return,
+        }
+    }
+}
+
+async fn answer(stream: &mut TcpStream, request: &Request, calls: &Calls) -> io::Result<After> {
+    let (path, query) = request.path.split_once('?').unwrap_or((&request.path, ""));
+    match (request.method.as_str(), path) {
+        ("POST", "/v1/chat/completions") => completion(stream, request, calls).await,
+        ("GET", "/calls") => {
+            let seed = query.strip_prefix("seed=").and_then(|seed| seed.parse().ok()).unwrap_or(0);
+            stream.write_all(&answer::json(200, &calls.report(seed), None)).await?;
+            Ok(After::Keep)
+        }
+        _ => {
+            stream.write_all(&answer::error(404, "no such route", None)).await?;
+            Ok(After::Keep)
+        }
+    }
+}
+
+async fn completion(stream: &mut TcpStream, request: &Request, calls: &Calls) -> io::Result<After> {
+    let asked = match request::asked(&request.body) {
+        Ok(asked) => asked,
+        Err(reason) => {
+            stream.write_all(&answer::error(400, &reason, None)).await?;
+            return Ok(After::Keep);
+        }
+    };
+    let script = match Script::parse(&asked.text) {
+        Ok(script) => script,
+        Err(reason) => {
+            stream.write_all(&answer::error(400, &reason, None)).await?;
+            return Ok(After::Keep);
+        }
+    };
+    let call = calls.begin(script.seed);
+    if let Some(Fault::Status { code, retry_after }) = script.fault_of(call.number()) {
+        stream.write_all(&answer::error(*code, "scripted failure", *retry_after)).await?;
+        call.finished();
+        return Ok(After::Keep);
+    }
+    match play::play(stream, &script, call.number(), asked.already).await? {
+        Finale::Complete => {
+            call.finished();
+            Ok(After::Keep)
+        }
+        // The peer left first; dropping the call counts it.
+        Finale::PeerLeft => Ok(After::Close),
+        Finale::Reset => {
+            // Without lingering, closing the socket sends a reset instead of an orderly end.
+            stream.set_zero_linger()?;
+            call.finished();
+            Ok(After::Close)
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Events as bytes. What is written here is what the log keeps and what every reader receives, unchanged.
+//!
+//! The order of the fields is fixed, so that a reader's filter can look at the front of a line without
+//! parsing it: `{"seq":…,"ts":…,"generationId":…,"requestId":…,"type":…,"payload":…}`.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Entry, Event, GenerationId, RequestId, Seq, Timestamp};
+
+/// Why a line of a log could not be understood.
+#[derive(Debug, thiserror::Error)]
+#[error("event cannot be read: {0}; was the log written by a newer version?")]
+pub struct DecodeError(#[from] serde_json::Error);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    seq: Seq,
+    ts: Timestamp,
+    generation_id: &'a Option<GenerationId>,
+    request_id: &'a Option<RequestId>,
+    #[serde(flatten)]
+    event: &'a Event,
+}
+
+/// The line that stands for an event. It holds no newline.
+pub fn encode(entry: &Entry) -> Vec<u8> {
+    let line = Line {
+        seq: entry.seq,
+        ts: entry.ts,
+        generation_id: &entry.generation,
+        request_id: &entry.request,
+        event: &entry.event,
+    };
+    let mut bytes = Vec::with_capacity(256);
+    serde_json::to_writer(&mut bytes, &line).expect("an event has only string keys and a Vec never fails");
+    bytes
+}
+
+/// The event that a line stands for.
+pub fn decode(line: &[u8]) -> Result<Entry, DecodeError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Envelope {
+        seq: Seq,
+        ts: Timestamp,
+        generation_id: Option<GenerationId>,
+        request_id: Option<RequestId>,
+    }
+    // Two passes over the line: serde's `flatten` would copy every payload into a tree first.
+    let envelope: Envelope = serde_json::from_slice(line)?;
+    let event: Event = serde_json::from_slice(line)?;
+    Ok(Entry {
+        seq: envelope.seq,
+        ts: envelope.ts,
+        generation: envelope.generation_id,
+        request: envelope.request_id,
+        event,
+    })
+}
+
+/// The front of a line: enough to filter by generation, to name the event and to see an end.
+#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Head<'a> {
+    /// Which generation the event belongs to.
+    #[serde(borrow)]
+    pub generation_id: Option<Cow<'a, str>>,
+    /// Its name on the wire.
+    #[serde(borrow, rename = "type")]
+    pub kind: Cow<'a, str>,
+}
+
+impl Head<'_> {
+    /// Whether this event ends its generation.
+    pub fn is_end(&self) -> bool {
+        matches!(&*self.kind, "chat.done" | "chat.error" | "chat.cancelled")
+    }
+}
+
+/// Looks at the front of a line without parsing the rest.
+pub fn head(line: &[u8]) -> Result<Head<'_>, DecodeError> {
+    match quick_head(line) {
+        Some(head) => Ok(head),
+        None => Ok(serde_json::from_slice(line)?),
+    }
+}
+
+/// The usual case: our own field order and nothing escaped in the ids. Anything else is left to serde.
+fn quick_head(line: &[u8]) -> Option<Head<'_>> {
+    let line = std::str::from_utf8(line).ok()?;
+    let rest = &line[line.find(",\"generationId\":")? + ",\"generationId\":".len()..];
+    let (generation_id, rest) = quick_string(rest)?;
+    let (_, rest) = quick_string(rest.strip_prefix(",\"requestId\":")?)?;
+    let (kind, _) = quick_string(rest.strip_prefix(",\"type\":")?)?;
+    Some(Head { generation_id: generation_id.map(Cow::Borrowed), kind: Cow::Borrowed(kind?) })
+}
+
+/// A string without escapes, or null, and what follows it.
+fn quick_string(text: &str) -> Option<(Option<&str>, &str)> {
+    if let Some(rest) = text.strip_prefix("null") {
+        return Some((None, rest));
+    }
+    let text = text.strip_prefix('"')?;
+    let end = text.bytes().position(|byte| byte == b'"' || byte == b'\\')?;
+    (text.as_bytes()[end] == b'"').then(|| (Some(&text[..end]), &text[end + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(request: &str, text: &str) -> Entry {
+        Entry {
+            seq: Seq(42),
+            ts: Timestamp(1_767_225_600_000),
+            generation: Some("gen_1".into()),
+            request: Some(request.into()),
+            event: Event::TextAdded { message_id: "msg_1".into(), text: text.into(), chunks: 1 },
+        }
+    }
+
+    #[test]
+    fn a_line_is_the_documented_json() {
+        assert_eq!(
+            String::from_utf8(encode(&entry("r", "Hel"))).unwrap(),
+            r#"{"seq":42,"ts":"2026-01-01T00:00:00.000Z","generationId":"gen_1","requestId":"r","type":"chat.delta","payload":{"messageId":"msg_1","text":"Hel"}}"#
+        );
+    }
+
+    #[test]
+    fn every_text_reads_back_as_it_was_and_makes_one_line() {
+        for text in ["", "\n\r\u{2028}", "\"\\", "naïve 👩‍🚀", "\u{0}", "\",\"type\":\"chat.done\""] {
+            let entry = entry(text, text);
+            let line = encode(&entry);
+            assert!(!line.contains(&b'\n'));
+            assert_eq!(decode(&line).unwrap(), entry);
+            let head = head(&line).unwrap();
+            assert_eq!((head.generation_id.as_deref(), &*head.kind), (Some("gen_1"), "chat.delta"));
+        }
+    }
+
+    #[test]
+    fn fields_that_this_version_does_not_know_are_passed_over() {
+        let line = br#"{"seq":1,"ts":"2026-01-01T00:00:00.000Z","later":true,"generationId":null,"requestId":null,"type":"chat.resumed","payload":{"by":"ann","later":1}}"#;
+        assert_eq!(decode(line).unwrap().event, Event::Resumed { by: "ann".into() });
+        assert_eq!(head(line).unwrap().generation_id, None);
+    }
+
+    #[test]
+    fn an_event_of_a_newer_version_is_an_error_that_says_so() {
+        let line = br#"{"seq":1,"ts":"2026-01-01T00:00:00.000Z","generationId":null,"requestId":null,"type":"tea.made","payload":{}}"#;
+        assert!(decode(line).unwrap_err().to_string().contains("newer version"));
+    }
+
+    #[test]
+    fn every_kind_is_listed_once() {
+        let mut kinds = Event::KINDS.to_vec();
+        kinds.sort_unstable();
+        kinds.dedup();
+        assert_eq!(kinds.len(), Event::KINDS.len());
+    }
+}

@@ -1,0 +1,676 @@
+//! What clients may ask, and what comes of it.
+
+use serde_json::Value;
+
+use crate::entries::Entries;
+use crate::generation::Phase;
+use crate::message::plain_text;
+use crate::{
+    CancelReason, Conversation, Entry, Event, Generation, GenerationId, GenerationStatus, Message, MessageId,
+    MessageStatus, Part, RequestId, RetryMode, RetryOf, Role, Timestamp,
+};
+
+/// How many generations may wait behind the one under way. More is a client that sends without reading.
+pub const QUEUE_MAX: usize = 16;
+
+/// Something a client asks for.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Answer a message.
+    Start(Start),
+    /// Stop a generation.
+    Cancel {
+        /// Which.
+        generation: GenerationId,
+    },
+    /// Let an interrupted generation go on.
+    Resume {
+        /// Which.
+        generation: GenerationId,
+        /// Who says so.
+        by: String,
+    },
+    /// End an interrupted generation as it stands.
+    Dismiss {
+        /// Which.
+        generation: GenerationId,
+    },
+    /// Take up a generation that failed or was cancelled.
+    Retry(Retry),
+    /// Set title or metadata.
+    Update {
+        /// The new title, if it is to change.
+        title: Option<String>,
+        /// The new metadata, if they are to change. Null takes them away.
+        metadata: Option<Value>,
+    },
+}
+
+/// A message to be answered.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// The id the generation will have.
+    pub generation: GenerationId,
+    /// The id the user's message will have.
+    pub message: MessageId,
+    /// The client's name for the request.
+    pub request: RequestId,
+    /// Fingerprint of the request.
+    pub digest: String,
+    /// What the user says.
+    pub parts: Vec<Part>,
+    /// The model, by its name in the settings.
+    pub model: String,
+    /// Instructions for the model.
+    pub system: Option<String>,
+    /// Free JSON of the client.
+    pub metadata: Option<Value>,
+    /// What to do if one is under way.
+    pub when_busy: WhenBusy,
+    /// The generation that this request began before, if it did.
+    pub earlier: Option<Earlier>,
+}
+
+/// A failed generation to be taken up.
+#[derive(Clone, Debug)]
+pub struct Retry {
+    /// Which.
+    pub of: GenerationId,
+    /// Whether its partial answer is kept.
+    pub mode: RetryMode,
+    /// The id the new generation will have.
+    pub generation: GenerationId,
+    /// The client's name for the request.
+    pub request: RequestId,
+    /// Fingerprint of the request.
+    pub digest: String,
+    /// The generation that this request began before, if it did.
+    pub earlier: Option<Earlier>,
+}
+
+/// What a request began when it came before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    /// The generation.
+    pub generation: GenerationId,
+    /// The user's message it answers.
+    pub message: MessageId,
+    /// Fingerprint of the request then.
+    pub digest: String,
+}
+
+/// What to do with a message while a generation is under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenBusy {
+    /// Refuse it.
+    #[default]
+    Reject,
+    /// Answer it afterwards.
+    Queue,
+    /// Cancel what is under way and answer this instead.
+    Interrupt,
+}
+
+/// An answer that changes nothing. Not a failure.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The same request came before; this is what it began.
+    #[error("the request was accepted before as generation {}", .0.generation)]
+    Repeated(Earlier),
+    /// The request's id was used before with another body.
+    #[error("the request id was used before with another body, for generation {generation}")]
+    IdempotencyConflict {
+        /// What it began then.
+        generation: GenerationId,
+    },
+    /// A generation is under way.
+    #[error("generation {current} is under way in this conversation")]
+    Busy {
+        /// Which.
+        current: GenerationId,
+    },
+    /// Too many are waiting.
+    #[error("{QUEUE_MAX} generations are waiting in this conversation already")]
+    QueueFull,
+    /// It ended before.
+    #[error("the generation has ended already: {}", status.as_str())]
+    AlreadyEnded {
+        /// How.
+        status: GenerationStatus,
+    },
+    /// It ended before the last generation began: only its document still knows how.
+    #[error("the generation ended before the last one began")]
+    EndedLongAgo,
+    /// Only an interrupted generation can be resumed or dismissed.
+    #[error("the generation is {}, not interrupted", status.as_str())]
+    NotInterrupted {
+        /// What it is.
+        status: GenerationStatus,
+    },
+    /// Only the last generation, and only one that failed or was cancelled, can be taken up again.
+    #[error("only the conversation's last generation can be retried, and only if it failed or was cancelled")]
+    NotRetryable,
+}
+
+/// What comes of a command: the events that make it true, or why nothing does.
+pub fn decide(state: &Conversation, command: Command, now: Timestamp) -> Result<Vec<Entry>, Refusal> {
+    let mut entries = Entries::after(state, now);
+    match command {
+        Command::Start(start) => decide_start(state, start, &mut entries)?,
+        Command::Retry(retry) => decide_retry(state, &retry, &mut entries)?,
+        Command::Cancel { generation } => {
+            let generation = live(state, &generation)?; // the first cancel wins; later ones are told so
+            entries.of(generation, Event::Cancelled { reason: CancelReason::User });
+        }
+        Command::Resume { generation, by } => {
+            let generation = interrupted(state, &generation)?; // of two tabs that press Resume, one wins
+            entries.of(generation, Event::Resumed { by });
+            start_again(generation, "resumed", &mut entries);
+        }
+        Command::Dismiss { generation } => {
+            let generation = interrupted(state, &generation)?;
+            entries.of(generation, Event::Cancelled { reason: CancelReason::Dismissed });
+        }
+        Command::Update { title, metadata } => {
+            if title.is_some() || metadata.is_some() {
+                entries.of_conversation(Event::ConversationUpdated { title, metadata });
+            }
+        }
+    }
+    Ok(entries.finish())
+}
+
+fn decide_start(state: &Conversation, start: Start, entries: &mut Entries) -> Result<(), Refusal> {
+    not_repeated(start.earlier, &start.digest)?;
+    let busy = state.active().or(state.queue.front());
+    if let Some(current) = busy {
+        match start.when_busy {
+            WhenBusy::Reject => return Err(Refusal::Busy { current: current.id.clone() }),
+            WhenBusy::Queue if state.queue.len() >= QUEUE_MAX => return Err(Refusal::QueueFull),
+            WhenBusy::Queue => {}
+            // What waits goes too: the person wants this one answered now.
+            WhenBusy::Interrupt => {
+                for superseded in state.active().into_iter().chain(&state.queue) {
+                    entries.of(superseded, Event::Cancelled { reason: CancelReason::Superseded });
+                }
+            }
+        }
+    }
+    let message = Message {
+        id: start.message.clone(),
+        conversation_id: state.id.clone(),
+        generation_id: Some(start.generation.clone()),
+        role: Role::User,
+        content: plain_text(&start.parts),
+        parts: start.parts,
+        status: MessageStatus::Complete,
+        error_message: None,
+        seq: entries.next_seq(),
+        created_at: entries.now(),
+    };
+    entries.of_new(&start.generation, &start.request, Event::MessageAdded { message });
+    let queued = Event::GenerationQueued {
+        message_id: start.message,
+        model: start.model.clone(),
+        digest: start.digest,
+        system: start.system,
+        metadata: start.metadata.filter(|metadata| !metadata.is_null()), // null and absent are the same
+        retry_of: None,
+    };
+    entries.of_new(&start.generation, &start.request, queued);
+    if busy.is_none() || start.when_busy == WhenBusy::Interrupt {
+        let started = Event::AttemptStarted { model: start.model, attempt: 1 };
+        entries.of_new(&start.generation, &start.request, started);
+    }
+    Ok(())
+}
+
+fn decide_retry(state: &Conversation, retry: &Retry, entries: &mut Entries) -> Result<(), Refusal> {
+    not_repeated(retry.earlier.clone(), &retry.digest)?;
+    if let Some(current) = state.active().or(state.queue.front()) {
+        return Err(Refusal::Busy { current: current.id.clone() });
+    }
+    let failed = state.current.as_ref().filter(|generation| generation.id == retry.of);
+    let failed = failed.ok_or(Refusal::NotRetryable)?;
+    if !matches!(failed.phase, Phase::Failed { .. } | Phase::Cancelled { .. }) {
+        return Err(Refusal::NotRetryable);
+    }
+    let queued = Event::GenerationQueued {
+        message_id: failed.message.clone(),
+        model: failed.model.clone(),
+        digest: retry.digest.clone(),
+        system: failed.system.clone(),
+        metadata: failed.metadata.clone(),
+        retry_of: Some(RetryOf { generation_id: failed.id.clone(), mode: retry.mode }),
+    };
+    entries.of_new(&retry.generation, &retry.request, queued);
+    let shown = failed.answer_messages();
+    if retry.mode == RetryMode::Retry && !shown.is_empty() {
+        let dropped = Event::AttemptRetracted {
+            attempt: failed.attempt,
+            message_ids: shown,
+            reason: format!("retried after {}", failed.status().as_str()),
+        };
+        entries.of_new(&retry.generation, &retry.request, dropped);
+    }
+    let started = Event::AttemptStarted { model: failed.model.clone(), attempt: 1 };
+    entries.of_new(&retry.generation, &retry.request, started);
+    Ok(())
+}
+
+/// Withdraws what the last attempt showed and begins the next: no client may see the same text twice.
+pub(crate) fn start_again(generation: &Generation, reason: &str, entries: &mut Entries) {
+    retract(generation, generation.shown_by_attempt(), reason, entries);
+    let attempt = generation.attempt + 1;
+    entries.of(generation, Event::AttemptStarted { model: generation.model.clone(), attempt });
+}
+
+/// Withdraws what the last attempt showed, if it showed anything.
+pub(crate) fn retract(
+    generation: &Generation,
+    message_ids: Vec<MessageId>,
+    reason: &str,
+    entries: &mut Entries,
+) {
+    if !message_ids.is_empty() {
+        let attempt = generation.attempt;
+        entries.of(generation, Event::AttemptRetracted { attempt, message_ids, reason: reason.to_owned() });
+    }
+}
+
+fn not_repeated(earlier: Option<Earlier>, digest: &str) -> Result<(), Refusal> {
+    match earlier {
+        None => Ok(()),
+        Some(earlier) if earlier.digest == digest => Err(Refusal::Repeated(earlier)),
+        Some(earlier) => Err(Refusal::IdempotencyConflict { generation: earlier.generation }),
+    }
+}
+
+/// The generation of that id, if it is not over. The state forgets all but the last that ended.
+fn live<'a>(state: &'a Conversation, id: &GenerationId) -> Result<&'a Generation, Refusal> {
+    match state.generation(id) {
+        Some(generation) if !generation.ended() => Ok(generation),
+        Some(generation) => Err(Refusal::AlreadyEnded { status: generation.status() }),
+        None => Err(Refusal::EndedLongAgo),
+    }
+}
+
+fn interrupted<'a>(state: &'a Conversation, id: &GenerationId) -> Result<&'a Generation, Refusal> {
+    let generation = live(state, id)?;
+    match generation.phase {
+        Phase::Interrupted => Ok(generation),
+        _ => Err(Refusal::NotInterrupted { status: generation.status() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::Seq;
+    use crate::testing::{interrupted, *};
+
+    const START: [&str; 3] = ["message.added", "generation.queued", "chat.started"];
+
+    fn retract_event(world: &World) -> (u32, Vec<MessageId>, String) {
+        let retraction = |entry: &Entry| match &entry.event {
+            Event::AttemptRetracted { attempt, message_ids, reason } => {
+                Some((*attempt, message_ids.clone(), reason.clone()))
+            }
+            _ => None,
+        };
+        world.log.iter().rev().find_map(retraction).expect("something was retracted")
+    }
+
+    #[test]
+    fn g1_a_start_records_the_question_before_anything_else() {
+        let world = given([]).when(start(G1)).then(START);
+        assert_eq!(world.shown(), ["question of gen_1"]);
+        let generation = world.generation(G1);
+        assert_eq!((generation.first_seq, generation.attempt), (Seq(1), 1));
+        assert_eq!(generation.phase, Phase::Running);
+        assert_eq!(generation.message.as_str(), question(G1));
+    }
+
+    #[test]
+    fn g1_every_part_of_a_question_is_kept_and_its_text_is_its_content() {
+        let parts = vec![
+            Part::Text { text: "look ".into() },
+            Part::ToolResult { tool_use_id: "t".into(), content: json!([1, null]), is_error: false },
+            Part::Text { text: "here".into() },
+        ];
+        let asked = Start { parts: parts.clone(), ..request(G1) };
+        let world = given([]).when(Command::Start(asked)).then(START);
+        let message = &world.transcript.messages[0];
+        assert_eq!((&*message.content, &message.parts), ("look here", &parts));
+    }
+
+    #[test]
+    fn o5_a_repeated_request_starts_nothing_and_names_what_it_began() {
+        let earlier = Earlier {
+            generation: G1.into(),
+            message: question(G1).into(),
+            digest: format!("digest of {G1}"),
+        };
+        let again = Start { generation: G2.into(), earlier: Some(earlier.clone()), ..request(G1) };
+        for past in [running(G1), answered(G1, "Hello"), interrupted_at(G1)] {
+            let again = Command::Start(again.clone());
+            given([past]).when(again).refused(Refusal::Repeated(earlier.clone()));
+        }
+    }
+
+    fn interrupted_at(generation: &str) -> Past {
+        [answering(generation, "Hel"), interrupted(generation)].concat()
+    }
+
+    #[test]
+    fn o5_a_request_id_used_with_another_body_is_a_conflict() {
+        let earlier =
+            Earlier { generation: G1.into(), message: question(G1).into(), digest: "another".into() };
+        let conflict = Refusal::IdempotencyConflict { generation: G1.into() };
+        let asked = Start { earlier: Some(earlier.clone()), ..request(G2) };
+        given([running(G1)]).when(Command::Start(asked)).refused(conflict.clone());
+
+        let Command::Retry(taken_up) = retry(G1, RetryMode::Retry, G2) else { unreachable!() };
+        let taken_up = Retry { earlier: Some(earlier), ..taken_up };
+        given([running(G1), failed(G1)]).when(Command::Retry(taken_up)).refused(conflict);
+    }
+
+    #[test]
+    fn o5_a_repeated_retry_starts_nothing() {
+        let earlier = Earlier {
+            generation: G2.into(),
+            message: question(G1).into(),
+            digest: format!("digest of {G2}"),
+        };
+        let Command::Retry(again) = retry(G1, RetryMode::Retry, G2) else { unreachable!() };
+        let again = Retry { generation: G3.into(), earlier: Some(earlier.clone()), ..again };
+        given([running(G1), failed(G1)])
+            .when(retry(G1, RetryMode::Retry, G2))
+            .then(["generation.queued", "chat.started"])
+            .when(Command::Retry(again))
+            .refused(Refusal::Repeated(earlier));
+    }
+
+    #[test]
+    fn g14_a_second_message_is_rejected_while_one_is_under_way() {
+        for past in [running(G1), answering(G1, "Hel"), interrupted_at(G1)] {
+            given([past]).when(start(G2)).refused(Refusal::Busy { current: G1.into() });
+        }
+    }
+
+    #[test]
+    fn g14_a_second_message_is_rejected_while_one_waits_for_its_turn() {
+        given([running(G1), asked(G2), cancelled(G1)])
+            .when(start(G3))
+            .refused(Refusal::Busy { current: G2.into() });
+    }
+
+    #[test]
+    fn g14_a_queued_message_waits_and_is_visible_at_once() {
+        let world = given([answering(G1, "Hel")])
+            .when(start_when_busy(G2, WhenBusy::Queue))
+            .then(["message.added", "generation.queued"]);
+        assert_eq!(world.generation(G2).phase, Phase::Queued);
+        assert_eq!(world.generation(G1).phase, Phase::Running);
+        assert_eq!(world.shown(), ["question of gen_1", "Hel", "question of gen_2"]);
+    }
+
+    #[test]
+    fn g14_whatever_a_message_says_about_being_busy_it_starts_when_nothing_runs() {
+        for when_busy in [WhenBusy::Reject, WhenBusy::Queue, WhenBusy::Interrupt] {
+            given([]).when(start_when_busy(G1, when_busy)).then(START);
+            given([answered(G1, "Hello")]).when(start_when_busy(G2, when_busy)).then(START);
+        }
+    }
+
+    #[test]
+    fn g14_the_queue_has_an_end() {
+        let mut world = given([running(G1)]);
+        for waiting in 0..QUEUE_MAX {
+            world.command(start_when_busy(&format!("waiting_{waiting}"), WhenBusy::Queue)).unwrap();
+        }
+        world.when(start_when_busy(G2, WhenBusy::Queue)).refused(Refusal::QueueFull);
+    }
+
+    #[test]
+    fn g14_an_interrupting_message_ends_what_runs_and_what_waits_and_starts() {
+        let world = given([answering(G1, "Hel"), asked(G2)])
+            .when(start_when_busy(G3, WhenBusy::Interrupt))
+            .then(["chat.cancelled", "chat.cancelled", START[0], START[1], START[2]]);
+        for superseded in [G1, G2] {
+            let document = &world.stored.generations[&superseded.into()];
+            assert_eq!(document.status, GenerationStatus::Cancelled);
+            assert_eq!(document.end_reason.as_deref(), Some("superseded"));
+        }
+        assert_eq!(world.transcript.state.active().unwrap().id.as_str(), G3);
+        assert_eq!(world.shown()[1], "Hel", "the partial answer stays");
+    }
+
+    #[test]
+    fn g14_an_interrupting_message_also_takes_the_place_of_one_that_waits_for_a_person() {
+        given([interrupted_at(G1)]).when(start_when_busy(G2, WhenBusy::Interrupt)).then([
+            "chat.cancelled",
+            START[0],
+            START[1],
+            START[2],
+        ]);
+    }
+
+    #[test]
+    fn g5_the_first_cancel_wins_and_the_second_is_told_so() {
+        given([answering(G1, "Hel")])
+            .when(cancel(G1))
+            .then(["chat.cancelled"])
+            .when(cancel(G1))
+            .refused(Refusal::AlreadyEnded { status: GenerationStatus::Cancelled });
+    }
+
+    #[test]
+    fn g5_a_cancel_that_comes_after_the_end_is_told_how_it_ended() {
+        let ended = |status| Refusal::AlreadyEnded { status };
+        given([answered(G1, "Hello")]).when(cancel(G1)).refused(ended(GenerationStatus::Completed));
+        given([running(G1), failed(G1)]).when(cancel(G1)).refused(ended(GenerationStatus::Error));
+    }
+
+    #[test]
+    fn g5_a_cancel_of_one_the_state_forgot_is_left_to_its_document() {
+        given([answered(G1, "Hello"), running(G2)]).when(cancel(G1)).refused(Refusal::EndedLongAgo);
+    }
+
+    #[test]
+    fn g5_everything_that_is_not_over_can_be_cancelled() {
+        let retrying = [running(G1), retrying(G1, 2, 500)].concat();
+        for past in [running(G1), answering(G1, "Hel"), retrying, interrupted_at(G1)] {
+            let world = given([past]).when(cancel(G1)).then(["chat.cancelled"]);
+            assert_eq!(world.generation(G1).phase, Phase::Cancelled { reason: CancelReason::User });
+        }
+    }
+
+    #[test]
+    fn g5_one_that_waits_can_be_cancelled_and_the_running_one_does_not_notice() {
+        let world = given([answering(G1, "Hel"), asked(G2), asked(G3)])
+            .when(cancel(G2))
+            .then(["chat.cancelled"])
+            .observed(says(G1, 1, "lo"))
+            .then(["chat.delta"]);
+        assert_eq!(world.answer_shown(&G1.into()), "Hello");
+        assert_eq!(world.transcript.state.queue.len(), 1);
+        assert_eq!(world.stored.generations[&G2.into()].status, GenerationStatus::Cancelled);
+    }
+
+    #[test]
+    fn g4_a_cancel_keeps_the_partial_answer() {
+        let world = given([answering(G1, "Hel")]).when(cancel(G1)).then(["chat.cancelled"]);
+        let partial = &world.stored.messages[1];
+        assert_eq!((&*partial.content, partial.status), ("Hel", MessageStatus::Cancelled));
+        let document = &world.stored.generations[&G1.into()];
+        assert_eq!(plain_text(&document.content_parts), "Hel");
+        assert_eq!(document.completed_at, Some(world.now));
+    }
+
+    #[test]
+    fn p2_a_resumed_generation_begins_again_without_what_was_shown() {
+        let world = given([interrupted_at(G1)]).when(resume(G1)).then([
+            "chat.resumed",
+            "attempt.retracted",
+            "chat.started",
+        ]);
+        assert_eq!(world.generation(G1).attempt, 2);
+        assert_eq!(world.shown(), ["question of gen_1"]);
+        assert_eq!(retract_event(&world), (1, vec![answer(G1, 1).into()], "resumed".into()));
+    }
+
+    #[test]
+    fn p2_a_resume_retracts_nothing_when_nothing_was_shown() {
+        given([running(G1), interrupted(G1)]).when(resume(G1)).then(["chat.resumed", "chat.started"]);
+    }
+
+    #[test]
+    fn p5_of_two_tabs_that_press_resume_one_wins() {
+        given([interrupted_at(G1)])
+            .when(resume(G1))
+            .then(["chat.resumed", "attempt.retracted", "chat.started"])
+            .when(resume(G1))
+            .refused(Refusal::NotInterrupted { status: GenerationStatus::Running });
+    }
+
+    #[test]
+    fn p5_resume_and_dismiss_exclude_each_other() {
+        given([interrupted_at(G1)])
+            .when(resume(G1))
+            .then(["chat.resumed", "attempt.retracted", "chat.started"])
+            .when(dismiss(G1))
+            .refused(Refusal::NotInterrupted { status: GenerationStatus::Running });
+        given([interrupted_at(G1)])
+            .when(dismiss(G1))
+            .then(["chat.cancelled"])
+            .when(resume(G1))
+            .refused(Refusal::AlreadyEnded { status: GenerationStatus::Cancelled });
+    }
+
+    #[test]
+    fn p5_what_a_person_cancelled_is_not_resumed() {
+        given([interrupted_at(G1), cancelled(G1)])
+            .when(resume(G1))
+            .refused(Refusal::AlreadyEnded { status: GenerationStatus::Cancelled });
+    }
+
+    #[test]
+    fn p3_a_dismissed_generation_ends_as_it_stands() {
+        let world = given([interrupted_at(G1)]).when(dismiss(G1)).then(["chat.cancelled"]);
+        assert_eq!(world.generation(G1).phase, Phase::Cancelled { reason: CancelReason::Dismissed });
+        assert_eq!(world.shown(), ["question of gen_1", "Hel"]);
+    }
+
+    #[test]
+    fn p3_only_an_interrupted_generation_is_resumed_or_dismissed() {
+        let waiting = || given([running(G1), asked(G2)]);
+        let not = |status| Refusal::NotInterrupted { status };
+        waiting().when(resume(G1)).refused(not(GenerationStatus::Running));
+        waiting().when(dismiss(G1)).refused(not(GenerationStatus::Running));
+        waiting().when(resume(G2)).refused(not(GenerationStatus::Queued));
+        waiting().when(dismiss(G3)).refused(Refusal::EndedLongAgo);
+    }
+
+    #[test]
+    fn g7_a_retry_drops_the_partial_answer_and_asks_again() {
+        let world = given([answering(G1, "Hel"), failed(G1)]).when(retry(G1, RetryMode::Retry, G2)).then([
+            "generation.queued",
+            "attempt.retracted",
+            "chat.started",
+        ]);
+        assert_eq!(world.shown(), ["question of gen_1"]);
+        let again = world.generation(G2);
+        assert_eq!((again.message.as_str(), again.attempt), (&*question(G1), 1));
+        assert_eq!((again.system.as_deref(), &again.metadata), (Some("be brief"), &Some(json!({"tab": 1}))));
+        assert_eq!(again.first_seq.plus(2), again.last_seq, "its question is not its own");
+    }
+
+    #[test]
+    fn g7_a_retry_retracts_nothing_when_nothing_was_said() {
+        given([running(G1), failed(G1)])
+            .when(retry(G1, RetryMode::Retry, G2))
+            .then(["generation.queued", "chat.started"]);
+    }
+
+    #[test]
+    fn g7_a_continuation_keeps_the_partial_answer() {
+        let world = given([answering(G1, "Hel"), failed(G1)])
+            .when(retry(G1, RetryMode::Continue, G2))
+            .then(["generation.queued", "chat.started"])
+            .observed(says(G2, 1, "lo"))
+            .then(["assistant.segment.started", "chat.delta"]);
+        assert_eq!(world.shown(), ["question of gen_1", "Hel", "lo"]);
+    }
+
+    #[test]
+    fn g7_a_retry_of_a_continuation_answers_from_the_start() {
+        let world =
+            given([answering(G1, "Hel"), failed(G1), continuing(G2, G1), spoke(G2, 1, "l"), failed(G2)])
+                .when(retry(G2, RetryMode::Retry, G3))
+                .then(["generation.queued", "attempt.retracted", "chat.started"]);
+        assert_eq!(world.shown(), ["question of gen_1"], "the first partial is dropped too");
+    }
+
+    #[test]
+    fn g7_a_cancelled_generation_can_be_taken_up_too() {
+        for mode in [RetryMode::Retry, RetryMode::Continue] {
+            given([running(G1), cancelled(G1)])
+                .when(retry(G1, mode, G2))
+                .then(["generation.queued", "chat.started"]);
+        }
+    }
+
+    #[test]
+    fn g7_only_the_last_generation_and_only_a_broken_one_is_taken_up() {
+        let again = |of| retry(of, RetryMode::Retry, G3);
+        given([]).when(again(G1)).refused(Refusal::NotRetryable);
+        given([answered(G1, "Hello")]).when(again(G1)).refused(Refusal::NotRetryable);
+        given([running(G1), failed(G1), answered(G2, "Hello")])
+            .when(again(G1))
+            .refused(Refusal::NotRetryable);
+        let busy = Refusal::Busy { current: G2.into() };
+        given([running(G1), failed(G1), running(G2)]).when(again(G1)).refused(busy.clone());
+        given([running(G1), asked(G2), failed(G1)]).when(again(G1)).refused(busy);
+    }
+
+    #[test]
+    fn s1_title_and_metadata_are_set_apart() {
+        let world = given([]).when(rename("Tea")).then(["conversation.updated"]);
+        let world = world
+            .when(Command::Update { title: None, metadata: Some(json!({"branch": "main"})) })
+            .then(["conversation.updated"]);
+        assert_eq!(world.stored.conversation.title.as_deref(), Some("Tea"));
+        assert_eq!(world.stored.conversation.metadata, Some(json!({"branch": "main"})));
+    }
+
+    #[test]
+    fn s1_an_update_of_nothing_is_nothing() {
+        given([]).when(Command::Update { title: None, metadata: None }).then_nothing();
+    }
+
+    #[test]
+    fn s1_metadata_set_to_null_are_gone_also_after_the_log_is_read_again() {
+        let set = |metadata| Command::Update { title: None, metadata: Some(metadata) };
+        let mut world = given([])
+            .when(set(json!({"branch": "main"})))
+            .then(["conversation.updated"])
+            .when(set(Value::Null))
+            .then(["conversation.updated"]);
+        let before = world.view();
+        assert_eq!(before.conversation.metadata, None);
+        world.crash();
+        assert_eq!(world.view(), before);
+    }
+
+    #[test]
+    fn s1_a_generation_with_null_metadata_is_the_same_after_the_log_is_read_again() {
+        let asked = Start { metadata: Some(Value::Null), ..request(G1) };
+        let mut world = given([]).when(Command::Start(asked)).then(START);
+        let before = world.transcript.state.clone();
+        world.crash();
+        assert_eq!(world.transcript.state, before);
+    }
+}

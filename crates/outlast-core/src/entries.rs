@@ -1,0 +1,47 @@
+//! Events on their way to the log: gives each its place and its time.
+
+use crate::{Conversation, Entry, Event, Generation, GenerationId, RequestId, Seq, Timestamp};
+
+/// A list of events that continues a conversation's log.
+pub(crate) struct Entries {
+    seq: Seq,
+    now: Timestamp,
+    list: Vec<Entry>,
+}
+
+impl Entries {
+    pub(crate) fn after(state: &Conversation, now: Timestamp) -> Entries {
+        Entries { seq: state.seq, now, list: Vec::new() }
+    }
+
+    /// The time that every event of the list carries.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Where the next event will stand.
+    pub(crate) fn next_seq(&self) -> Seq {
+        self.seq.plus(self.list.len()).next()
+    }
+
+    pub(crate) fn of_conversation(&mut self, event: Event) {
+        self.push(None, None, event);
+    }
+
+    pub(crate) fn of(&mut self, generation: &Generation, event: Event) {
+        self.push(Some(generation.id.clone()), Some(generation.request.clone()), event);
+    }
+
+    pub(crate) fn of_new(&mut self, generation: &GenerationId, request: &RequestId, event: Event) {
+        self.push(Some(generation.clone()), Some(request.clone()), event);
+    }
+
+    pub(crate) fn finish(self) -> Vec<Entry> {
+        self.list
+    }
+
+    fn push(&mut self, generation: Option<GenerationId>, request: Option<RequestId>, event: Event) {
+        let entry = Entry { seq: self.next_seq(), ts: self.now, generation, request, event };
+        self.list.push(entry);
+    }
+}

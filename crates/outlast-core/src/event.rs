@@ -1,0 +1,260 @@
+//! What can happen to a conversation. The log is a list of these and nothing else is true.
+//!
+//! The log outlives the code: an event may gain an optional field; it never loses, renames or reuses one.
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use crate::{GenerationId, Message, MessageId, RequestId, Seq, Timestamp};
+
+/// One event in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Its position.
+    pub seq: Seq,
+    /// When it was decided.
+    pub ts: Timestamp,
+    /// Which generation it belongs to, if any.
+    pub generation: Option<GenerationId>,
+    /// The client's name for the request that began that generation.
+    pub request: Option<RequestId>,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What happened. Names on the wire stand beside each variant; PROTOCOL.md explains them to clients.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
+pub enum Event {
+    /// Title or metadata were set.
+    #[serde(rename = "conversation.updated")]
+    ConversationUpdated {
+        /// The new title, if it changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+        /// The new metadata, if they changed. Null takes them away.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
+        metadata: Option<Value>,
+    },
+    /// A message of a person or of the server joined the transcript.
+    #[serde(rename = "message.added")]
+    MessageAdded {
+        /// All of it.
+        message: Message,
+    },
+    /// A generation was accepted. It runs when its turn comes.
+    #[serde(rename = "generation.queued")]
+    GenerationQueued {
+        /// The user's message it answers.
+        message_id: MessageId,
+        /// The model that will answer, by its name in the settings.
+        model: String,
+        /// Fingerprint of the request, so that the same id with another body is noticed.
+        digest: String,
+        /// Instructions for the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        system: Option<String>,
+        /// Free JSON of the client.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        metadata: Option<Value>,
+        /// The failed generation that this one takes up again.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_of: Option<RetryOf>,
+    },
+    /// A call to the model begins.
+    #[serde(rename = "chat.started")]
+    AttemptStarted {
+        /// Which model.
+        model: String,
+        /// 1 for the first.
+        attempt: u32,
+    },
+    /// The assistant begins to speak: a new message.
+    #[serde(rename = "assistant.segment.started")]
+    SegmentOpened {
+        /// The new message.
+        message_id: MessageId,
+    },
+    /// The segment is complete as it stands.
+    #[serde(rename = "assistant.segment.ended")]
+    SegmentClosed {
+        /// Which message.
+        message_id: MessageId,
+    },
+    /// The assistant said something.
+    #[serde(rename = "chat.delta")]
+    TextAdded {
+        /// Which message grows.
+        message_id: MessageId,
+        /// By how much.
+        text: String,
+        /// How many pieces of the upstream were gathered into this one.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        chunks: u32,
+    },
+    /// The assistant thought something.
+    #[serde(rename = "thinking.delta")]
+    ThinkingAdded {
+        /// Which message grows.
+        message_id: MessageId,
+        /// By how much.
+        text: String,
+        /// How many pieces of the upstream were gathered into this one.
+        #[serde(default = "one", skip_serializing_if = "is_one")]
+        chunks: u32,
+    },
+    /// What the call cost, as the upstream counts.
+    #[serde(rename = "usage")]
+    UsageReported {
+        /// Tokens read.
+        input_tokens: u64,
+        /// Tokens written.
+        output_tokens: u64,
+    },
+    /// Whatever that attempt showed is withdrawn.
+    #[serde(rename = "attempt.retracted")]
+    AttemptRetracted {
+        /// Which attempt.
+        attempt: u32,
+        /// The messages that are gone.
+        message_ids: Vec<MessageId>,
+        /// Why.
+        reason: String,
+    },
+    /// The next attempt waits.
+    #[serde(rename = "retry.scheduled")]
+    RetryScheduled {
+        /// The attempt that will follow.
+        attempt: u32,
+        /// How long it waits, from this event's time.
+        delay_ms: u64,
+        /// What went wrong with the last one.
+        reason: String,
+    },
+    /// The run stopped in the middle and waits for a person.
+    #[serde(rename = "chat.interrupted")]
+    Interrupted {
+        /// Why.
+        reason: String,
+        /// How many rounds of tools had run.
+        round: u32,
+    },
+    /// A person told it to go on.
+    #[serde(rename = "chat.resumed")]
+    Resumed {
+        /// Who.
+        by: String,
+    },
+    /// The end: answered.
+    #[serde(rename = "chat.done")]
+    Completed {
+        /// Why the model stopped, in its own words.
+        finish_reason: String,
+    },
+    /// The end: failed. What was said stays.
+    #[serde(rename = "chat.error")]
+    Failed {
+        /// For a person.
+        error_message: String,
+        /// For a program.
+        code: String,
+    },
+    /// The end: cancelled. What was said stays.
+    #[serde(rename = "chat.cancelled")]
+    Cancelled {
+        /// By whom or why.
+        reason: CancelReason,
+    },
+}
+
+/// The generation that is taken up again, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RetryOf {
+    /// The failed one.
+    pub generation_id: GenerationId,
+    /// Whether its partial answer is kept.
+    pub mode: RetryMode,
+}
+
+/// What becomes of a failed generation's partial answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RetryMode {
+    /// Dropped: answer again from the start.
+    Retry,
+    /// Kept: go on from where it broke.
+    Continue,
+}
+
+/// Why a generation was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CancelReason {
+    /// Somebody pressed Stop.
+    User,
+    /// Another message took its place.
+    Superseded,
+    /// Nobody watched it for too long.
+    Abandoned,
+    /// It was interrupted and somebody dismissed it.
+    Dismissed,
+}
+
+impl CancelReason {
+    /// As the API writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CancelReason::User => "user",
+            CancelReason::Superseded => "superseded",
+            CancelReason::Abandoned => "abandoned",
+            CancelReason::Dismissed => "dismissed",
+        }
+    }
+}
+
+impl Event {
+    /// Every name that can stand in `type`, for documents and tests that must know all.
+    pub const KINDS: &'static [&'static str] = &[
+        "conversation.updated",
+        "message.added",
+        "generation.queued",
+        "chat.started",
+        "assistant.segment.started",
+        "assistant.segment.ended",
+        "chat.delta",
+        "thinking.delta",
+        "usage",
+        "attempt.retracted",
+        "retry.scheduled",
+        "chat.interrupted",
+        "chat.resumed",
+        "chat.done",
+        "chat.error",
+        "chat.cancelled",
+    ];
+
+    /// Whether nothing of this generation can follow.
+    pub fn is_end(&self) -> bool {
+        matches!(self, Event::Completed { .. } | Event::Failed { .. } | Event::Cancelled { .. })
+    }
+
+    /// Whether this only adds text. Such events change no document and may be saved late when the
+    /// durability setting says so.
+    pub fn is_text(&self) -> bool {
+        matches!(self, Event::TextAdded { .. } | Event::ThinkingAdded { .. })
+    }
+}
+
+/// Serde reads null as "absent"; here it is a value that somebody set.
+fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(chunks: &u32) -> bool {
+    *chunks == 1
+}

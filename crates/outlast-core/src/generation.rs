@@ -1,0 +1,217 @@
+//! One generation as the log tells it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::message::{TextKind, push_text};
+use crate::{CancelReason, GenerationId, MessageId, MessageStatus, Part, RequestId, RetryOf, Seq, Timestamp};
+
+/// A user's message and everything done to answer it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Generation {
+    /// Its id.
+    pub id: GenerationId,
+    /// The client's name for the request.
+    pub request: RequestId,
+    /// Fingerprint of the request.
+    pub digest: String,
+    /// The user's message it answers.
+    pub message: MessageId,
+    /// The model's name in the settings.
+    pub model: String,
+    /// Instructions for the model.
+    pub system: Option<String>,
+    /// Free JSON of the client.
+    pub metadata: Option<Value>,
+    /// The failed generation that this one takes up again.
+    pub retry_of: Option<RetryOf>,
+    /// Its first event.
+    pub first_seq: Seq,
+    /// Its newest event.
+    pub last_seq: Seq,
+    /// When it was accepted.
+    pub queued_at: Timestamp,
+    /// Messages of the failed generations that this one continues: the beginning of its answer.
+    pub kept: Vec<MessageId>,
+    /// When the first call began.
+    pub started_at: Option<Timestamp>,
+    /// Since when it has been at work: its first call, or the last time a person let it go on.
+    pub at_work_since: Option<Timestamp>,
+    /// When it ended.
+    pub completed_at: Option<Timestamp>,
+    /// How far it has come.
+    pub phase: Phase,
+    /// The current attempt; 0 before the first.
+    pub attempt: u32,
+    /// Where the current attempt began. An owner that came later did not make that call.
+    pub attempt_seq: Seq,
+    /// Attempts that failed and were retried. Attempts lost to a crash do not count: they say nothing
+    /// about the upstream.
+    pub failures: u32,
+    /// What the assistant said that was not withdrawn.
+    pub segments: Vec<Segment>,
+    /// Tokens read, all attempts together.
+    pub input_tokens: u64,
+    /// Tokens written, all attempts together.
+    pub output_tokens: u64,
+    /// Pieces received from the upstream, all attempts together.
+    pub chunks_received: u64,
+}
+
+/// How far a generation has come.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// Another one runs first.
+    Queued,
+    /// A call is, or should be, under way.
+    Running,
+    /// The last call failed; the next begins at that time.
+    Retrying {
+        /// When.
+        until: Timestamp,
+    },
+    /// It waits for a person to resume or dismiss it.
+    Interrupted,
+    /// Answered.
+    Completed {
+        /// Why the model stopped.
+        finish_reason: String,
+    },
+    /// Cancelled.
+    Cancelled {
+        /// By whom or why.
+        reason: CancelReason,
+    },
+    /// Failed.
+    Failed {
+        /// For a person.
+        error_message: String,
+        /// For a program.
+        code: String,
+    },
+}
+
+/// A contiguous piece of what the assistant said: one message of the transcript.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Segment {
+    /// Its message.
+    pub message: MessageId,
+    /// Where it began.
+    pub seq: Seq,
+    /// When it began.
+    pub created_at: Timestamp,
+    /// The attempt that said it.
+    pub attempt: u32,
+    /// What was said.
+    pub parts: Vec<Part>,
+    /// Whether text may still be added, else how it ended.
+    pub status: MessageStatus,
+}
+
+impl Segment {
+    /// Whether text may still be added.
+    pub fn is_open(&self) -> bool {
+        self.status == MessageStatus::Streaming
+    }
+}
+
+impl Generation {
+    /// Whether nothing more can happen to it.
+    pub fn ended(&self) -> bool {
+        match self.phase {
+            Phase::Completed { .. } | Phase::Cancelled { .. } | Phase::Failed { .. } => true,
+            Phase::Queued | Phase::Running | Phase::Retrying { .. } | Phase::Interrupted => false,
+        }
+    }
+
+    /// The status clients see.
+    pub fn status(&self) -> GenerationStatus {
+        match self.phase {
+            Phase::Queued => GenerationStatus::Queued,
+            Phase::Running | Phase::Retrying { .. } => GenerationStatus::Running,
+            Phase::Interrupted => GenerationStatus::Interrupted,
+            Phase::Completed { .. } => GenerationStatus::Completed,
+            Phase::Cancelled { .. } => GenerationStatus::Cancelled,
+            Phase::Failed { .. } => GenerationStatus::Error,
+        }
+    }
+
+    /// The segment that text is being added to.
+    pub fn open_segment(&self) -> Option<&Segment> {
+        self.segments.last().filter(|segment| segment.is_open())
+    }
+
+    /// The messages that the current attempt has shown.
+    pub fn shown_by_attempt(&self) -> Vec<MessageId> {
+        let by_attempt = |segment: &&Segment| segment.attempt == self.attempt;
+        self.segments.iter().filter(by_attempt).map(|segment| segment.message.clone()).collect()
+    }
+
+    /// The messages that answer its question: those it continues, then its own.
+    pub fn answer_messages(&self) -> Vec<MessageId> {
+        self.kept.iter().chain(self.segments.iter().map(|segment| &segment.message)).cloned().collect()
+    }
+
+    /// Everything said, in the order of the log.
+    pub fn content_parts(&self) -> Vec<Part> {
+        self.segments.iter().flat_map(|segment| segment.parts.iter().cloned()).collect()
+    }
+
+    pub(crate) fn add_text(&mut self, message: &MessageId, kind: TextKind, text: &str, chunks: u32) {
+        self.chunks_received += u64::from(chunks);
+        // Text for a segment that is not open cannot be recorded by `observe`; a log that has it is
+        // folded without it rather than not at all.
+        if let Some(segment) =
+            self.segments.last_mut().filter(|segment| segment.is_open() && segment.message == *message)
+        {
+            push_text(&mut segment.parts, kind, text);
+        }
+    }
+}
+
+/// The status of a generation as clients see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GenerationStatus {
+    /// Accepted, waiting for its turn.
+    Queued,
+    /// Under way.
+    Running,
+    /// A tool waits for a person's decision.
+    AwaitingApproval,
+    /// The same, and its sandbox sleeps.
+    Paused,
+    /// Stopped in the middle; a person may resume or dismiss it.
+    Interrupted,
+    /// Answered.
+    Completed,
+    /// Cancelled.
+    Cancelled,
+    /// Failed.
+    Error,
+}
+
+impl GenerationStatus {
+    /// The statuses of a generation that is not over: what a starting server must look at.
+    pub const LIVE: &'static [GenerationStatus] = &[
+        GenerationStatus::Queued,
+        GenerationStatus::Running,
+        GenerationStatus::AwaitingApproval,
+        GenerationStatus::Paused,
+        GenerationStatus::Interrupted,
+    ];
+
+    /// As the API and the tables write it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            GenerationStatus::Queued => "queued",
+            GenerationStatus::Running => "running",
+            GenerationStatus::AwaitingApproval => "awaiting_approval",
+            GenerationStatus::Paused => "paused",
+            GenerationStatus::Interrupted => "interrupted",
+            GenerationStatus::Completed => "completed",
+            GenerationStatus::Cancelled => "cancelled",
+            GenerationStatus::Error => "error",
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Events of a conversation and the pure functions over them.
+//!
+//! Four verbs: commands are *decided*, reports are *observed*, events are *applied*, and *next* says
+//! what the world owes a state. No clock, no randomness, no I/O, no async: every rule here can be
+//! tested in three lines.
+
+mod codec;
+mod context;
+mod conversation;
+mod decide;
+mod documents;
+mod entries;
+mod event;
+mod generation;
+mod ids;
+mod message;
+mod next;
+mod observe;
+mod retention;
+mod rules;
+mod time;
+mod view;
+
+#[cfg(test)]
+mod proofs;
+#[cfg(test)]
+mod testing;
+
+pub use codec::{DecodeError, Head, decode, encode, head};
+pub use context::{Context, ContextMessage, context};
+pub use conversation::Conversation;
+pub use decide::{Command, Earlier, QUEUE_MAX, Refusal, Retry, Start, WhenBusy, decide};
+pub use documents::{
+    ConversationDocument, ConversationStatus, DocumentChange, GenerationDocument, apply_with_documents,
+    conversation_document, generation_document,
+};
+pub use event::{CancelReason, Entry, Event, RetryMode, RetryOf};
+pub use generation::{Generation, GenerationStatus, Phase, Segment};
+pub use ids::{ConversationId, GenerationId, MessageId, RequestId, Seq, UserId};
+pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};
+pub use next::{Effect, Next, Surroundings, next};
+pub use observe::{CallEnd, Piece, Report, Streamed, observe};
+pub use retention::Retention;
+pub use rules::{Durability, Failure, FailureClass, RETRY_WAIT_MAX, Recovery, Rules, retry_delay};
+pub use time::Timestamp;
+pub use view::{ActiveRun, ConversationView, Transcript, view};

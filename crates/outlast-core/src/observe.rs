@@ -1,0 +1,612 @@
+//! What the world reports, and what comes of it. A report is never refused; a stale one yields nothing.
+
+use crate::decide::{retract, start_again};
+use crate::entries::Entries;
+use crate::generation::Phase;
+use crate::message::TextKind;
+use crate::rules::retry_delay;
+use crate::{
+    CancelReason, Conversation, Entry, Event, Failure, Generation, GenerationId, MessageId, Recovery, Rules,
+    Timestamp,
+};
+
+/// Something that happened outside.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Report {
+    /// The model said something, and may have come to an end with it.
+    Streamed(Streamed),
+    /// The call that the log tells of is not under way: its owner is gone.
+    CallLost {
+        /// Whose call.
+        generation: GenerationId,
+    },
+    /// The wait before a retry is over.
+    RetryDue {
+        /// Whose.
+        generation: GenerationId,
+    },
+    /// Nothing runs and this one waits.
+    TurnCame {
+        /// Which.
+        generation: GenerationId,
+    },
+    /// Nobody has watched it for too long.
+    Abandoned {
+        /// Which.
+        generation: GenerationId,
+    },
+}
+
+/// What a call to a model brought since the last report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Streamed {
+    /// For which generation.
+    pub generation: GenerationId,
+    /// Of which attempt.
+    pub attempt: u32,
+    /// What arrived, in order.
+    pub pieces: Vec<Piece>,
+    /// Whether the call is over, and how.
+    pub end: Option<CallEnd>,
+    /// The id for a new message, should one begin.
+    pub new_message: MessageId,
+}
+
+/// A piece of a model's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Words.
+    Text {
+        /// Of the answer or of the thinking.
+        kind: TextKind,
+        /// The words.
+        text: String,
+        /// How many pieces of the upstream they were.
+        chunks: u32,
+    },
+    /// What it cost.
+    Usage {
+        /// Tokens read.
+        input_tokens: u64,
+        /// Tokens written.
+        output_tokens: u64,
+    },
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CallEnd {
+    /// The model was done.
+    Finished {
+        /// Why it stopped, in the upstream's word.
+        reason: String,
+    },
+    /// It broke.
+    Failed {
+        /// How.
+        failure: Failure,
+        /// At random, to spread retries.
+        jitter: u8,
+    },
+}
+
+/// What comes of a report.
+pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timestamp) -> Vec<Entry> {
+    let mut entries = Entries::after(state, now);
+    match report {
+        Report::Streamed(streamed) => {
+            if let Some(generation) = running(state, &streamed.generation, streamed.attempt) {
+                observe_stream(state, generation, streamed, rules, &mut entries);
+            }
+        }
+        Report::CallLost { generation } => {
+            if let Some(generation) = in_phase(state, &generation, |phase| *phase == Phase::Running) {
+                match rules.recovery {
+                    // Without tools nothing has an unknown outcome, so `safe` goes on like `auto`.
+                    Recovery::Safe | Recovery::Auto => {
+                        start_again(generation, "the server was restarted", &mut entries);
+                    }
+                    Recovery::Ask => {
+                        let reason = "the server was restarted".to_owned();
+                        entries.of(generation, Event::Interrupted { reason, round: 0 });
+                    }
+                }
+            }
+        }
+        Report::RetryDue { generation } => {
+            let retrying = |phase: &Phase| matches!(phase, Phase::Retrying { until } if *until <= now);
+            if let Some(generation) = in_phase(state, &generation, retrying) {
+                start_again(generation, "retried", &mut entries);
+            }
+        }
+        Report::TurnCame { generation } => {
+            let first = state.queue.front().filter(|first| first.id == generation);
+            if let Some(first) = first.filter(|_| state.active().is_none()) {
+                start_again(first, "", &mut entries);
+            }
+        }
+        Report::Abandoned { generation } => {
+            let at_work = |phase: &Phase| matches!(phase, Phase::Running | Phase::Retrying { .. });
+            if let Some(generation) = in_phase(state, &generation, at_work) {
+                entries.of(generation, Event::Cancelled { reason: CancelReason::Abandoned });
+            }
+        }
+    }
+    entries.finish()
+}
+
+fn observe_stream(
+    state: &Conversation,
+    generation: &Generation,
+    streamed: Streamed,
+    rules: &Rules,
+    entries: &mut Entries,
+) {
+    let mut open = generation.open_segment().map(|segment| segment.message.clone());
+    for piece in streamed.pieces {
+        match piece {
+            Piece::Text { text, .. } if text.is_empty() => {}
+            Piece::Text { kind, text, chunks } => {
+                let message_id = open.get_or_insert_with(|| {
+                    let message_id = streamed.new_message.clone();
+                    entries.of(generation, Event::SegmentOpened { message_id: message_id.clone() });
+                    message_id
+                });
+                let message_id = message_id.clone();
+                entries.of(
+                    generation,
+                    match kind {
+                        TextKind::Answer => Event::TextAdded { message_id, text, chunks },
+                        TextKind::Thinking => Event::ThinkingAdded { message_id, text, chunks },
+                    },
+                );
+            }
+            Piece::Usage { input_tokens, output_tokens } => {
+                entries.of(generation, Event::UsageReported { input_tokens, output_tokens });
+            }
+        }
+    }
+    match streamed.end {
+        None => {}
+        Some(CallEnd::Finished { reason }) => {
+            if let Some(message_id) = open {
+                entries.of(generation, Event::SegmentClosed { message_id });
+            }
+            if let Some(title) = state.opening.clone().filter(|_| state.title.is_none()) {
+                entries.of_conversation(Event::ConversationUpdated { title: Some(title), metadata: None });
+            }
+            entries.of(generation, Event::Completed { finish_reason: reason });
+        }
+        Some(CallEnd::Failed { failure, jitter }) => {
+            let newly = open.filter(|_| generation.open_segment().is_none());
+            observe_failure(generation, newly, &failure, jitter, rules, entries);
+        }
+    }
+}
+
+/// A failure that may pass is retried; one that may not, or too many of them, ends the generation with
+/// what was said so far.
+fn observe_failure(
+    generation: &Generation,
+    newly_shown: Option<MessageId>,
+    failure: &Failure,
+    jitter: u8,
+    rules: &Rules,
+    entries: &mut Entries,
+) {
+    if failure.class.may_pass() && generation.failures < rules.retries {
+        // A message that opened in this very report is not in the state yet, but is shown all the same.
+        let shown = generation.shown_by_attempt().into_iter().chain(newly_shown).collect();
+        retract(generation, shown, &failure.message, entries);
+        let delay = retry_delay(rules, generation.failures, failure, jitter);
+        let scheduled = Event::RetryScheduled {
+            attempt: generation.attempt + 1,
+            delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+            reason: failure.message.clone(),
+        };
+        entries.of(generation, scheduled);
+    } else {
+        let failed =
+            Event::Failed { error_message: failure.message.clone(), code: failure.class.code().to_owned() };
+        entries.of(generation, failed);
+    }
+}
+
+/// The generation, if that attempt is the one under way. A report of an older attempt is stale.
+fn running<'a>(state: &'a Conversation, id: &GenerationId, attempt: u32) -> Option<&'a Generation> {
+    in_phase(state, id, |phase| *phase == Phase::Running).filter(|running| running.attempt == attempt)
+}
+
+fn in_phase<'a>(
+    state: &'a Conversation,
+    id: &GenerationId,
+    wanted: impl Fn(&Phase) -> bool,
+) -> Option<&'a Generation> {
+    state.active().filter(|active| active.id == *id && wanted(&active.phase))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::testing::{running, *};
+    use crate::{FailureClass, GenerationStatus, MessageStatus, Part, Seq};
+
+    const RETRYABLE: [FailureClass; 3] =
+        [FailureClass::Transient, FailureClass::Timeout, FailureClass::RateLimited];
+
+    #[test]
+    fn o2_a_segment_opens_at_its_first_token_and_closes_at_the_end() {
+        let world = given([titled("Tea"), running(G1)])
+            .observed(says(G1, 1, "Hel"))
+            .then(["assistant.segment.started", "chat.delta"])
+            .observed(says(G1, 1, "lo"))
+            .then(["chat.delta"])
+            .observed(finishes(G1, 1))
+            .then(["assistant.segment.ended", "chat.done"]);
+        assert_eq!(world.shown(), ["question of gen_1", "Hello"]);
+        assert_eq!(world.stored.messages[1].status, MessageStatus::Complete);
+    }
+
+    #[test]
+    fn o2_the_new_message_has_the_id_it_was_given() {
+        let world = given([running(G1)])
+            .observed(says(G1, 1, "Hel"))
+            .then(["assistant.segment.started", "chat.delta"]);
+        assert_eq!(world.generation(G1).open_segment().unwrap().message.as_str(), answer(G1, 1));
+    }
+
+    #[test]
+    fn o2_thinking_and_text_share_a_segment_in_the_order_they_came() {
+        let pieces = vec![thoughts("Hm"), thoughts("m."), words("Hel"), words("lo"), thoughts("Good.")];
+        let world =
+            given([titled("Tea"), running(G1)]).observed(stream(G1, 1, pieces, Some(finished()))).then([
+                "assistant.segment.started",
+                "thinking.delta",
+                "thinking.delta",
+                "chat.delta",
+                "chat.delta",
+                "thinking.delta",
+                "assistant.segment.ended",
+                "chat.done",
+            ]);
+        let said = &world.stored.messages[1];
+        assert_eq!(said.content, "Hello", "thinking is not said");
+        assert_eq!(
+            said.parts,
+            [
+                Part::Thinking { text: "Hmm.".into() },
+                Part::Text { text: "Hello".into() },
+                Part::Thinking { text: "Good.".into() }
+            ]
+        );
+    }
+
+    #[test]
+    fn o2_words_that_are_empty_open_nothing() {
+        given([running(G1)]).observed(says(G1, 1, "")).then_nothing();
+        given([running(G1)]).observed(stream(G1, 1, vec![], None)).then_nothing();
+    }
+
+    #[test]
+    fn g4_an_answer_without_words_is_an_answer() {
+        let world = given([titled("Tea"), running(G1)]).observed(finishes(G1, 1)).then(["chat.done"]);
+        assert_eq!(world.generation(G1).status(), GenerationStatus::Completed);
+        assert_eq!(world.shown(), ["question of gen_1"]);
+    }
+
+    #[test]
+    fn g4_nothing_follows_an_end() {
+        let ends = [completed(G1), cancelled(G1), failed(G1)];
+        for end in ends {
+            let reports = [
+                says(G1, 1, "more"),
+                finishes(G1, 1),
+                breaks(G1, 1, FailureClass::Transient),
+                call_lost(G1),
+                retry_due(G1),
+                turn_came(G1),
+                abandoned(G1),
+            ];
+            for report in reports {
+                given([running(G1), end.clone()]).observed(report).then_nothing();
+            }
+        }
+    }
+
+    #[test]
+    fn x5_what_the_model_says_after_a_cancel_is_not_heard() {
+        given([answering(G1, "Hel")])
+            .when(crate::testing::cancel(G1))
+            .then(["chat.cancelled"])
+            .observed(stream(G1, 1, vec![words("lo"), usage(1, 2)], Some(finished())))
+            .then_nothing();
+    }
+
+    #[test]
+    fn x5_a_cancel_wins_against_recovery() {
+        for recovery in [Recovery::Safe, Recovery::Auto, Recovery::Ask] {
+            let mut world =
+                given([answering(G1, "Hel"), cancelled(G1)]).with(Rules { recovery, ..Rules::default() });
+            world.crash();
+            assert_eq!(world.next(), crate::Next::Nothing);
+            world.observed(call_lost(G1)).then_nothing();
+        }
+    }
+
+    #[test]
+    fn g8_tokens_and_pieces_are_counted_over_all_attempts() {
+        let gathered = Piece::Text { kind: TextKind::Answer, text: "Hello there".into(), chunks: 3 };
+        let pieces = vec![gathered, thoughts("Hm"), usage(10, 4)];
+        let world = given([running(G1)])
+            .observed(stream(G1, 1, pieces.clone(), Some(broke(FailureClass::Transient))))
+            .then([
+                "assistant.segment.started",
+                "chat.delta",
+                "thinking.delta",
+                "usage",
+                "attempt.retracted",
+                "retry.scheduled",
+            ])
+            .later(Duration::from_secs(1))
+            .observed(retry_due(G1))
+            .then(["chat.started"])
+            .observed(stream(G1, 2, pieces, None))
+            .then(["assistant.segment.started", "chat.delta", "thinking.delta", "usage"]);
+        let generation = world.generation(G1);
+        assert_eq!((generation.input_tokens, generation.output_tokens), (20, 8));
+        assert_eq!(generation.chunks_received, 8);
+    }
+
+    #[test]
+    fn g11_every_failure_that_may_pass_is_retried_and_what_was_shown_is_withdrawn_once() {
+        for class in RETRYABLE {
+            let world = given([answering(G1, "Hel")])
+                .observed(breaks(G1, 1, class))
+                .then(["attempt.retracted", "retry.scheduled"]);
+            assert_eq!(world.shown(), ["question of gen_1"]);
+            world
+                .later(Duration::from_secs(1))
+                .observed(retry_due(G1))
+                .then(["chat.started"])
+                .observed(says(G1, 2, "Hello"))
+                .then(["assistant.segment.started", "chat.delta"]);
+        }
+    }
+
+    #[test]
+    fn g11_a_failure_before_the_first_token_retracts_nothing() {
+        given([running(G1)]).observed(breaks(G1, 1, FailureClass::Transient)).then(["retry.scheduled"]);
+    }
+
+    #[test]
+    fn g11_a_message_that_began_in_the_failing_report_is_withdrawn_too() {
+        let world = given([running(G1)])
+            .observed(stream(G1, 1, vec![words("Hel")], Some(broke(FailureClass::Transient))))
+            .then(["assistant.segment.started", "chat.delta", "attempt.retracted", "retry.scheduled"]);
+        assert_eq!(world.shown(), ["question of gen_1"]);
+    }
+
+    #[test]
+    fn g11_a_failure_that_will_not_pass_ends_it_at_once_with_what_was_said() {
+        for class in [FailureClass::Refused, FailureClass::Invalid] {
+            let world = given([answering(G1, "Hel")]).observed(breaks(G1, 1, class)).then(["chat.error"]);
+            let partial = &world.stored.messages[1];
+            assert_eq!((&*partial.content, partial.status), ("Hel", MessageStatus::Error));
+            assert_eq!(partial.error_message.as_deref(), Some(&*format!("{class:?} failure")));
+            let document = &world.stored.generations[&G1.into()];
+            assert_eq!(document.error_message, partial.error_message);
+            assert_eq!(document.end_reason.as_deref(), Some(class.code()));
+        }
+    }
+
+    #[test]
+    fn g11_the_third_failure_ends_it_and_the_last_partial_answer_stays() {
+        let mut world = given([running(G1)]);
+        for attempt in 1..=2 {
+            world.report(says(G1, attempt, "Hel"));
+            world.report(breaks(G1, attempt, FailureClass::Transient));
+            assert_eq!(world.shown(), ["question of gen_1"]);
+            world = world.later(Duration::from_secs(60));
+            world.report(retry_due(G1));
+        }
+        world.report(says(G1, 3, "Hell"));
+        let world = world.observed(breaks(G1, 3, FailureClass::Timeout)).then(["chat.error"]);
+        assert_eq!(world.shown(), ["question of gen_1", "Hell"]);
+        let document = &world.stored.generations[&G1.into()];
+        assert_eq!((document.status, document.attempt), (GenerationStatus::Error, 3));
+        assert_eq!(document.end_reason.as_deref(), Some("upstream_timed_out"));
+        assert_eq!(plain_text_of(document), "Hell");
+    }
+
+    fn plain_text_of(document: &crate::GenerationDocument) -> String {
+        crate::message::plain_text(&document.content_parts)
+    }
+
+    #[test]
+    fn g11_the_wait_grows_and_its_end_is_recorded() {
+        let world =
+            given([running(G1)]).observed(breaks(G1, 1, FailureClass::Transient)).then(["retry.scheduled"]);
+        assert_eq!(world.generation(G1).phase, Phase::Retrying { until: world.now.after(ms(500)) });
+        let world = world
+            .later(ms(500))
+            .observed(retry_due(G1))
+            .then(["chat.started"])
+            .observed(breaks(G1, 2, FailureClass::Transient))
+            .then(["retry.scheduled"]);
+        assert_eq!(world.generation(G1).phase, Phase::Retrying { until: world.now.after(ms(1_000)) });
+    }
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn g11_an_upstream_that_names_a_time_is_left_alone_that_long() {
+        let failure = Failure {
+            class: FailureClass::RateLimited,
+            message: "slow down".into(),
+            retry_after: Some(Duration::from_secs(7)),
+        };
+        let world = given([running(G1)])
+            .observed(stream(G1, 1, vec![], Some(CallEnd::Failed { failure, jitter: 0 })))
+            .then(["retry.scheduled"]);
+        let too_early = world.clone().later(Duration::from_secs(6));
+        too_early.observed(retry_due(G1)).then_nothing();
+        world.later(Duration::from_secs(7)).observed(retry_due(G1)).then(["chat.started"]);
+    }
+
+    #[test]
+    fn g11_how_often_is_a_setting() {
+        let never = Rules { retries: 0, ..Rules::default() };
+        given([running(G1)])
+            .with(never)
+            .observed(breaks(G1, 1, FailureClass::Transient))
+            .then(["chat.error"]);
+    }
+
+    #[test]
+    fn g11_attempts_lost_to_a_crash_do_not_count_against_the_retries() {
+        let mut world = given([answering(G1, "Hel")]);
+        for _ in 0..5 {
+            world.crash();
+            world.settle();
+        }
+        assert_eq!(world.generation(G1).attempt, 6);
+        world
+            .observed(breaks(G1, 6, FailureClass::Transient))
+            .then(["retry.scheduled"])
+            .later(Duration::from_secs(60))
+            .observed(retry_due(G1))
+            .then(["chat.started"])
+            .observed(breaks(G1, 7, FailureClass::Transient))
+            .then(["retry.scheduled"])
+            .later(Duration::from_secs(60))
+            .observed(retry_due(G1))
+            .then(["chat.started"])
+            .observed(breaks(G1, 8, FailureClass::Transient))
+            .then(["chat.error"]);
+    }
+
+    #[test]
+    fn g11_failures_before_a_crash_still_count_after_it() {
+        let mut world = given([running(G1), retrying(G1, 2, 500), started(G1, 2), retrying(G1, 3, 500)]);
+        world.crash();
+        world.wait();
+        world.observed(breaks(G1, 3, FailureClass::Transient)).then(["chat.error"]);
+    }
+
+    #[test]
+    fn g11_what_an_older_attempt_says_late_is_not_heard() {
+        let second = [answering(G1, "Hel"), retracted(G1, 1), retrying(G1, 2, 500), started(G1, 2)].concat();
+        for stale in [says(G1, 1, "lo"), finishes(G1, 1), breaks(G1, 1, FailureClass::Invalid)] {
+            given([second.clone()]).observed(stale).then_nothing();
+        }
+        given([second]).observed(says(G1, 3, "from nowhere")).then_nothing();
+    }
+
+    #[test]
+    fn g11_what_a_failed_attempt_says_during_the_wait_is_not_heard() {
+        given([running(G1), retrying(G1, 2, 500)]).observed(says(G1, 1, "Hel")).then_nothing();
+    }
+
+    #[test]
+    fn p2_safe_and_auto_go_on_by_themselves() {
+        for recovery in [Recovery::Safe, Recovery::Auto] {
+            let world = given([answering(G1, "Hel")])
+                .with(Rules { recovery, ..Rules::default() })
+                .observed(call_lost(G1))
+                .then(["attempt.retracted", "chat.started"]);
+            assert_eq!((world.generation(G1).attempt, world.generation(G1).failures), (2, 0));
+            assert_eq!(world.shown(), ["question of gen_1"]);
+        }
+    }
+
+    #[test]
+    fn p2_ask_waits_for_a_person_and_keeps_what_was_said() {
+        let ask = Rules { recovery: Recovery::Ask, ..Rules::default() };
+        let world =
+            given([answering(G1, "Hel")]).with(ask).observed(call_lost(G1)).then(["chat.interrupted"]);
+        assert_eq!(world.generation(G1).status(), GenerationStatus::Interrupted);
+        assert_eq!(world.shown(), ["question of gen_1", "Hel"]);
+        assert_eq!(world.stored.messages[1].content, "Hel", "stored, should nobody ever come back");
+        world
+            .observed(says(G1, 1, "lo")) // by a call that was thought dead
+            .then_nothing();
+    }
+
+    #[test]
+    fn p2_a_call_lost_during_the_wait_for_a_retry_or_a_person_is_no_news() {
+        given([running(G1), retrying(G1, 2, 500)]).observed(call_lost(G1)).then_nothing();
+        given([running(G1), interrupted(G1)]).observed(call_lost(G1)).then_nothing();
+        given([running(G1), asked(G2)]).observed(call_lost(G2)).then_nothing();
+    }
+
+    #[test]
+    fn g12_a_generation_that_nobody_watches_is_cancelled_with_what_was_said() {
+        let world = given([answering(G1, "Hel")]).observed(abandoned(G1)).then(["chat.cancelled"]);
+        assert_eq!(world.stored.generations[&G1.into()].end_reason.as_deref(), Some("abandoned"));
+        assert_eq!(world.shown(), ["question of gen_1", "Hel"]);
+    }
+
+    #[test]
+    fn g12_one_that_waits_for_a_person_or_for_its_turn_is_not_abandoned() {
+        given([answering(G1, "Hel"), interrupted(G1)]).observed(abandoned(G1)).then_nothing();
+        given([running(G1), asked(G2)]).observed(abandoned(G2)).then_nothing();
+    }
+
+    #[test]
+    fn g14_the_first_that_waits_runs_when_its_turn_comes() {
+        let world = given([running(G1), asked(G2), asked(G3), completed(G1)])
+            .observed(turn_came(G3))
+            .then_nothing()
+            .observed(turn_came(G2))
+            .then(["chat.started"])
+            .observed(turn_came(G3))
+            .then_nothing();
+        assert_eq!(world.transcript.state.active().unwrap().id.as_str(), G2);
+        assert_eq!(world.generation(G2).attempt, 1);
+    }
+
+    #[test]
+    fn s5_the_first_answer_gives_the_conversation_a_title() {
+        let long = format!("  \n  {}\nsecond line", "word ".repeat(30));
+        let world = given([asked_saying(G1, &long), started(G1, 1)])
+            .observed(finishes(G1, 1))
+            .then(["conversation.updated", "chat.done"]);
+        let title = world.stored.conversation.title.clone().unwrap();
+        assert!(title.starts_with("word word") && title.ends_with('…') && title.chars().count() <= 61);
+        assert_eq!(title.lines().count(), 1);
+    }
+
+    #[test]
+    fn s5_a_title_that_somebody_gave_stays() {
+        let world = given([titled("Tea"), running(G1)]).observed(finishes(G1, 1)).then(["chat.done"]);
+        assert_eq!(world.stored.conversation.title.as_deref(), Some("Tea"));
+    }
+
+    #[test]
+    fn s5_a_first_message_without_words_leaves_the_title_to_the_next() {
+        let world = given([asked_saying(G1, " \n "), started(G1, 1)])
+            .observed(finishes(G1, 1))
+            .then(["chat.done"])
+            .when(start(G2))
+            .then(["message.added", "generation.queued", "chat.started"])
+            .observed(finishes(G2, 1))
+            .then(["conversation.updated", "chat.done"]);
+        assert_eq!(world.stored.conversation.title.as_deref(), Some("question of gen_2"));
+    }
+
+    #[test]
+    fn every_event_of_a_report_carries_the_same_time_and_its_own_place() {
+        let world = given([running(G1)]);
+        let pieces = vec![words("Hello"), usage(3, 1)];
+        let report = stream(G1, 1, pieces, Some(finished()));
+        let entries = observe(&world.transcript.state, report, &world.rules, Timestamp(7));
+        assert_eq!(entries.len(), 6);
+        for (index, entry) in entries.iter().enumerate() {
+            assert_eq!((entry.seq, entry.ts), (Seq(4).plus(index), Timestamp(7)));
+        }
+    }
+}

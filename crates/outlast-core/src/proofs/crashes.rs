@@ -1,0 +1,202 @@
+//! Crash everywhere: for each prefix of each log a new owner takes over and finishes, and dies up to five
+//! times more while it does. What clients see in the end must not depend on it.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::fixtures::read;
+use super::scenarios::SCENARIOS;
+use crate::testing::*;
+use crate::{Entry, Event, Next, Phase, Recovery, Rules};
+
+/// What the model answers whenever it is asked, in two pieces.
+const ANSWER: [&str; 2] = ["All is ", "well."];
+
+const CRASHES: u32 = 5;
+
+/// What the person does who finds an interrupted run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Person {
+    Resumes,
+    Dismisses,
+    IsAway,
+}
+
+/// The next thing that happens while an owner lives. False when nothing is left to happen.
+fn advance(world: &mut World, person: Person) -> bool {
+    if world.step() {
+        return true;
+    }
+    if let Next::WakeAt(time) = world.next() {
+        world.now = time;
+        return true;
+    }
+    if let Some((generation, _)) = world.call.clone() {
+        match world.answer_shown(&generation) {
+            said if said.is_empty() => world.model(vec![words(ANSWER[0])], None),
+            _ => world.model(vec![words(ANSWER[1]), usage(1, 2)], Some(finished())),
+        }
+        return true;
+    }
+    let Some(active) = world.transcript.state.active() else { return false };
+    assert_eq!(active.phase, Phase::Interrupted, "it neither ends nor waits for a person");
+    let id = active.id.to_string();
+    match person {
+        Person::Resumes => world.command(resume(&id)).unwrap(),
+        Person::Dismisses => world.command(dismiss(&id)).unwrap(),
+        Person::IsAway => return false,
+    }
+    true
+}
+
+/// The same without what a crash may change: attempts, places, times, and what tells attempts apart.
+fn timeless(mut value: Value) -> Value {
+    const CHANGING: [&str; 5] = ["attempt", "failures", "tokens", "chunks", "until"];
+    match &mut value {
+        Value::Object(fields) => {
+            for (name, field) in fields.iter_mut() {
+                let name = name.to_lowercase();
+                let changes =
+                    name.ends_with("seq") || name.ends_with("at") || name.ends_with("at_work_since");
+                let changes = changes || CHANGING.iter().any(|changing| name.contains(changing));
+                *field = if changes { Value::Null } else { timeless(field.take()) };
+            }
+            *fields =
+                std::mem::take(fields).into_iter().map(|(name, field)| (same_answer(&name), field)).collect();
+        }
+        Value::Array(list) => list.iter_mut().for_each(|item| *item = timeless(item.take())),
+        Value::String(text) => *text = same_answer(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+    value
+}
+
+/// `answer_2_of_gen_1` is the answer of `gen_1`, like that of any other attempt.
+fn same_answer(text: &str) -> String {
+    match text.strip_prefix("answer_").and_then(|rest| rest.split_once("_of_")) {
+        Some((_, generation)) => format!("answer of {generation}"),
+        None => text.to_owned(),
+    }
+}
+
+/// What was found out so far: states, and the view that clients have in the end.
+type Known = BTreeMap<(u32, String), Value>;
+
+/// Lives on from here to the end, and dies at every event on the way, `crashes` times over. Every one of
+/// these lives must lead to the same view, which is returned.
+fn outcome(mut world: World, crashes: u32, person: Person, known: &mut Known) -> Value {
+    let state = timeless(serde_json::to_value(&world.transcript.state).unwrap()).to_string();
+    let key = (crashes, state);
+    if let Some(view) = known.get(&key) {
+        return view.clone();
+    }
+    let mut others = Vec::new();
+    for step in 0.. {
+        assert!(step < 200, "it never ends");
+        let before = world.log.len();
+        if !advance(&mut world, person) {
+            break;
+        }
+        for cut in before + 1..=world.log.len() {
+            if crashes > 0 {
+                let mut heir = World::recovered(&world.log[..cut], &world.rules);
+                heir.now = world.now;
+                others.push((cut, outcome(heir, crashes - 1, person, known)));
+            }
+        }
+    }
+    let view = timeless(serde_json::to_value(world.view()).unwrap());
+    for (cut, other) in others {
+        assert_eq!(other, view, "another view after a crash at {cut} of {:#?}", world.log);
+    }
+    known.insert(key, view.clone());
+    view
+}
+
+fn live_on(mut world: World, person: Person) -> World {
+    while advance(&mut world, person) {}
+    world
+}
+
+fn every_cut(check: impl Fn(&str, &[Entry], World, Person)) {
+    let policies = [
+        (Recovery::Safe, Person::IsAway),
+        (Recovery::Auto, Person::IsAway),
+        (Recovery::Ask, Person::IsAway),
+        (Recovery::Ask, Person::Resumes),
+        (Recovery::Ask, Person::Dismisses),
+    ];
+    for (name, _) in SCENARIOS {
+        let log = read(name);
+        for cut in 0..=log.len() {
+            for (recovery, person) in policies {
+                let rules = Rules { recovery, ..Rules::default() };
+                check(name, &log[..cut], World::recovered(&log[..cut], &rules), person);
+            }
+        }
+    }
+}
+
+#[test]
+fn i10_after_a_crash_at_any_event_everything_ends_or_waits_for_a_person() {
+    every_cut(|name, prefix, world, person| {
+        let world = live_on(world, person);
+        let queued = |entry: &&Entry| matches!(entry.event, Event::GenerationQueued { .. });
+        let accepted = world.log.iter().filter(queued).count();
+        let ends = world.log.iter().filter(|entry| entry.event.is_end()).count();
+        match world.transcript.state.active() {
+            None => assert_eq!(ends, accepted, "{name} cut at {}", prefix.len()),
+            Some(waiting) => {
+                assert_eq!((person, &waiting.phase), (Person::IsAway, &Phase::Interrupted));
+                assert_eq!(ends + 1 + world.transcript.state.queue.len(), accepted);
+            }
+        }
+    });
+}
+
+#[test]
+fn i1_what_ended_before_the_crash_is_as_it_was_and_what_ends_after_it_is_answered_in_full() {
+    every_cut(|name, prefix, world, person| {
+        let before = world.clone();
+        let after = live_on(world, person);
+        for (place, entry) in after.log.iter().enumerate() {
+            let Event::Completed { .. } = entry.event else { continue };
+            let id = entry.generation.as_ref().unwrap();
+            let shown = after.answer_shown(id);
+            if place < prefix.len() {
+                assert_eq!(shown, before.answer_shown(id), "{name} cut at {}", prefix.len());
+                assert_eq!(after.stored.generations[id], before.stored.generations[id]);
+            } else {
+                assert_eq!(shown, ANSWER.concat(), "{name} cut at {}", prefix.len());
+            }
+        }
+        assert_eq!(after.log[..prefix.len()], *prefix, "nothing in the log is ever changed");
+    });
+}
+
+#[test]
+fn x5_a_cancel_in_the_log_is_the_end_whatever_crashes_after_it() {
+    every_cut(|_, prefix, world, person| {
+        let after = live_on(world, person);
+        for entry in prefix.iter().filter(|entry| matches!(entry.event, Event::Cancelled { .. })) {
+            let of_it = after.log.iter().filter(|other| other.generation == entry.generation);
+            assert_eq!(of_it.last().unwrap().seq, entry.seq);
+        }
+    });
+}
+
+#[test]
+fn i15_dying_five_times_during_recovery_shows_clients_what_recovering_once_does() {
+    for (name, _) in SCENARIOS {
+        let log = read(name);
+        // Not with a person who dismisses: there a crash does decide whether there is a run to dismiss.
+        for (recovery, person) in [(Recovery::Safe, Person::IsAway), (Recovery::Ask, Person::Resumes)] {
+            let rules = Rules { recovery, ..Rules::default() };
+            for cut in 0..=log.len() {
+                let world = World::recovered(&log[..cut], &rules);
+                outcome(world, CRASHES, person, &mut Known::new());
+            }
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The logs in `fixtures/` and the views they fold to, here and in the TypeScript client alike.
+//!
+//! `OUTLAST_WRITE_FIXTURES=1` writes them. An old one is never edited: a log outlives the code.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use super::scenarios::SCENARIOS;
+use crate::testing::*;
+use crate::{Entry, Event, Transcript, decode, encode, head};
+
+fn folder() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "../../fixtures"].iter().collect()
+}
+
+fn path(name: &str, ending: &str) -> PathBuf {
+    folder().join(format!("{name}.{ending}"))
+}
+
+/// The log as it lies in the folder.
+pub(crate) fn read(name: &str) -> Vec<Entry> {
+    let path = path(name, "jsonl");
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    text.lines().map(|line| decode(line.as_bytes()).unwrap()).collect()
+}
+
+fn compare_or_write(name: &str, ending: &str, written: &str) {
+    let path = path(name, ending);
+    if std::env::var_os("OUTLAST_WRITE_FIXTURES").is_some() {
+        fs::write(&path, written).unwrap();
+    }
+    let there = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(there, written, "{} is not what the code writes now", path.display());
+}
+
+#[test]
+fn the_code_writes_the_logs_and_views_that_lie_in_the_folder() {
+    for (name, scenario) in SCENARIOS {
+        let world = scenario();
+        let lines = world.log.iter().map(|entry| String::from_utf8(encode(entry)).unwrap() + "\n");
+        compare_or_write(name, "jsonl", &lines.collect::<String>());
+
+        let mut transcript = Transcript::new(nothing_yet());
+        read(name).iter().for_each(|entry| transcript.apply(entry));
+        assert_eq!(transcript.view(), world.view(), "{name}: what lived and what was read differ");
+        let view = serde_json::to_string_pretty(&transcript.view()).unwrap() + "\n";
+        compare_or_write(name, "view.json", &view);
+    }
+}
+
+#[test]
+fn the_folder_holds_nothing_that_no_scenario_tells() {
+    let known: BTreeSet<String> = SCENARIOS
+        .iter()
+        .flat_map(|(name, _)| [format!("{name}.jsonl"), format!("{name}.view.json")])
+        .chain(["README.md".to_owned()])
+        .collect();
+    let files = fs::read_dir(folder()).unwrap();
+    let there: BTreeSet<String> =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect();
+    assert_eq!(there, known);
+}
+
+#[test]
+fn every_kind_of_event_is_in_a_fixture() {
+    let logs = SCENARIOS.iter().flat_map(|(name, _)| read(name));
+    let seen: BTreeSet<String> = logs.map(|entry| kind(&entry)).collect();
+    let all: BTreeSet<String> = Event::KINDS.iter().map(|kind| (*kind).to_owned()).collect();
+    assert_eq!(seen, all);
+}
+
+#[test]
+fn every_line_reads_back_to_the_same_bytes() {
+    for (name, _) in SCENARIOS {
+        for line in fs::read_to_string(path(name, "jsonl")).unwrap().lines() {
+            let entry = decode(line.as_bytes()).unwrap();
+            assert_eq!(String::from_utf8(encode(&entry)).unwrap(), line);
+            let head = head(line.as_bytes()).unwrap();
+            assert_eq!(head.is_end(), entry.event.is_end());
+            assert_eq!(head.generation_id.as_deref(), entry.generation.as_ref().map(|id| id.as_str()));
+        }
+    }
+}
+
+#[test]
+fn every_event_may_gain_fields_without_confusing_this_version() {
+    for (name, _) in SCENARIOS {
+        for line in fs::read_to_string(path(name, "jsonl")).unwrap().lines() {
+            let mut later: serde_json::Value = serde_json::from_str(line).unwrap();
+            let novelty = serde_json::json!({"deep": [1, {"er": null}]});
+            later["novelty"] = novelty.clone();
+            later["payload"]["novelty"] = novelty.clone();
+            if later["payload"]["message"].is_object() {
+                later["payload"]["message"]["novelty"] = novelty;
+            }
+            // Sorted by name now: the order of the fields is a promise to readers, not a demand on writers.
+            let later = serde_json::to_vec(&later).unwrap();
+            assert_eq!(decode(&later).unwrap(), decode(line.as_bytes()).unwrap());
+            assert_eq!(head(&later).unwrap(), head(line.as_bytes()).unwrap());
+        }
+    }
+}

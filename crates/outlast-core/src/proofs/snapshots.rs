@@ -1,0 +1,71 @@
+//! I11: the fold of a log, a snapshot of it plus the rest, and the stored documents are one and the same.
+
+use super::fixtures::read;
+use super::scenarios::SCENARIOS;
+use crate::testing::*;
+use crate::{Conversation, Entry, Transcript, view};
+
+fn fold(log: &[Entry]) -> Transcript {
+    let mut transcript = Transcript::new(nothing_yet());
+    log.iter().for_each(|entry| transcript.apply(entry));
+    transcript
+}
+
+/// As an owner stores it and the next one reads it.
+fn through_bytes(state: Conversation) -> Conversation {
+    serde_json::from_slice(&serde_json::to_vec(&state.compact()).unwrap()).unwrap()
+}
+
+#[test]
+fn i11_a_snapshot_at_any_cut_and_the_rest_of_the_log_are_the_fold_of_the_log() {
+    for (name, _) in SCENARIOS {
+        let log = read(name);
+        for end in 0..=log.len() {
+            let whole = fold(&log[..end]);
+            for cut in 0..=end {
+                let mut state = through_bytes(fold(&log[..cut]).state);
+                state.apply_all(&log[cut..end]);
+                assert_eq!(state.clone().compact(), whole.state.clone().compact(), "{name}: {cut} to {end}");
+                let shown = view(&state, whole.messages.clone(), false);
+                assert_eq!(shown, whole.view(), "{name}: {cut} to {end}");
+            }
+        }
+    }
+}
+
+/// However the log was cut into appends, and whichever append an owner began with, the documents agree.
+#[test]
+fn i11_documents_are_the_fold_of_the_log_however_it_was_appended() {
+    for (name, _) in SCENARIOS {
+        let log = read(name);
+        for end in 0..=log.len() {
+            let whole = fold(&log[..end]);
+            for cut in 0..=end {
+                let mut stored = Stored::new(nothing_yet());
+                for entry in &log[..cut] {
+                    stored.append(std::slice::from_ref(entry));
+                }
+                stored.state = through_bytes(stored.state);
+                stored.append(&log[cut..end]); // all of it at once
+                assert_eq!(stored.messages, whole.messages, "{name}: {cut} to {end}");
+                stored.state = whole.state.clone();
+                stored.must_agree_with(&whole);
+            }
+        }
+    }
+}
+
+#[test]
+fn i3_every_document_of_an_ended_generation_agrees_with_its_end_in_the_log() {
+    for (name, scenario) in SCENARIOS {
+        let world = scenario();
+        let documents = &world.stored.generations;
+        for end in world.log.iter().filter(|entry| entry.event.is_end()) {
+            let document = &documents[end.generation.as_ref().unwrap()];
+            assert_eq!((document.last_seq, document.completed_at), (end.seq, Some(end.ts)), "{name}");
+        }
+        let ends = world.log.iter().filter(|entry| entry.event.is_end()).count();
+        let ended = documents.values().filter(|document| document.completed_at.is_some()).count();
+        assert_eq!(ended, ends, "{name}");
+    }
+}

@@ -1,0 +1,136 @@
+//! The settings that rules depend on, and the arithmetic of retrying.
+
+use std::time::Duration;
+
+/// What an operator may set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// What becomes of a run that a crash cut short.
+    pub recovery: Recovery,
+    /// How often a transient failure is retried.
+    pub retries: u32,
+    /// The wait before the first retry; each further one doubles it.
+    pub backoff: Duration,
+    /// How long a generation may run with nobody watching.
+    pub unwatched: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            recovery: Recovery::Safe,
+            retries: 2,
+            backoff: Duration::from_millis(500),
+            unwatched: Duration::from_secs(30 * 60),
+        }
+    }
+}
+
+/// What becomes of a run that a crash cut short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// Goes on by itself, unless a tool's outcome is unknown.
+    Safe,
+    /// Always goes on by itself.
+    Auto,
+    /// Always waits for a person.
+    Ask,
+}
+
+/// When events reach the disk. A trade between writes and what a crash may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Before anybody sees them: a crash takes nothing that anybody saw.
+    Commit,
+    /// Text at most that much later; everything else before anybody sees it.
+    Debounce(Duration),
+    /// Text when its segment closes; everything else before anybody sees it.
+    Boundary,
+}
+
+/// Why a call to a model failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What kind of failure.
+    pub class: FailureClass,
+    /// For a person; never holds a key.
+    pub message: String,
+    /// How long the upstream asks to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+/// The kinds of failure, by what to do about them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureClass {
+    /// Connection, 408, 5xx, an error in the middle of a stream: may pass.
+    Transient,
+    /// Nothing came for too long: may pass.
+    Timeout,
+    /// 429: passes when the upstream says so.
+    RateLimited,
+    /// The provider will not answer this.
+    Refused,
+    /// The request is wrong; another try would be as well.
+    Invalid,
+}
+
+impl FailureClass {
+    /// Whether another try may succeed.
+    pub fn may_pass(self) -> bool {
+        match self {
+            FailureClass::Transient | FailureClass::Timeout | FailureClass::RateLimited => true,
+            FailureClass::Refused | FailureClass::Invalid => false,
+        }
+    }
+
+    /// The stable name in `chat.error`.
+    pub fn code(self) -> &'static str {
+        match self {
+            FailureClass::Transient => "upstream_failed",
+            FailureClass::Timeout => "upstream_timed_out",
+            FailureClass::RateLimited => "upstream_rate_limited",
+            FailureClass::Refused => "upstream_refused",
+            FailureClass::Invalid => "upstream_invalid_request",
+        }
+    }
+}
+
+/// Nobody is kept waiting longer than this, whatever an upstream asks for: a `Retry-After` of a year
+/// is a broken upstream, not a promise.
+pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// How long to wait before the retry that follows `failures` earlier ones. `jitter` is at random from
+/// 0 to 255 and spreads the callers that failed together over half of the wait.
+pub fn retry_delay(rules: &Rules, failures: u32, failure: &Failure, jitter: u8) -> Duration {
+    if let Some(asked) = failure.retry_after {
+        return asked.min(RETRY_WAIT_MAX);
+    }
+    let full = rules.backoff.saturating_mul(2u32.saturating_pow(failures)).min(RETRY_WAIT_MAX);
+    full / 2 + (full / 2).mul_f64(f64::from(jitter) / 255.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(retry_after: Option<Duration>) -> Failure {
+        Failure { class: FailureClass::RateLimited, message: "slow down".into(), retry_after }
+    }
+
+    #[test]
+    fn g11_waits_double_and_are_spread() {
+        let rules = Rules::default();
+        let wait = |failures, jitter| retry_delay(&rules, failures, &failure(None), jitter).as_millis();
+        assert_eq!((wait(0, 0), wait(0, 255)), (250, 500));
+        assert_eq!((wait(1, 0), wait(1, 255)), (500, 1_000));
+        assert_eq!(wait(40, 255), RETRY_WAIT_MAX.as_millis());
+    }
+
+    #[test]
+    fn g11_retry_after_is_honoured_up_to_a_limit() {
+        let rules = Rules::default();
+        let asked = |seconds| retry_delay(&rules, 0, &failure(Some(Duration::from_secs(seconds))), 9);
+        assert_eq!(asked(7), Duration::from_secs(7));
+        assert_eq!(asked(u64::MAX), RETRY_WAIT_MAX);
+    }
+}

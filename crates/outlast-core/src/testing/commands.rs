@@ -1,0 +1,117 @@
+//! What is asked and reported, for `when` and `observed`.
+
+use serde_json::json;
+
+use super::{answer, question};
+use crate::{
+    CallEnd, Command, Failure, FailureClass, GenerationId, Part, Piece, Report, Retry, RetryMode, Start,
+    Streamed, TextKind, WhenBusy,
+};
+
+/// The request that begins `generation`, to be changed where a test cares.
+pub(crate) fn request(generation: &str) -> Start {
+    Start {
+        generation: generation.into(),
+        message: question(generation).into(),
+        request: format!("request_of_{generation}").into(),
+        digest: format!("digest of {generation}"),
+        parts: vec![Part::Text { text: format!("question of {generation}") }],
+        model: "default".into(),
+        system: Some("be brief".into()),
+        metadata: Some(json!({"tab": 1})),
+        when_busy: WhenBusy::Reject,
+        earlier: None,
+    }
+}
+
+pub(crate) fn start(generation: &str) -> Command {
+    start_when_busy(generation, WhenBusy::Reject)
+}
+
+pub(crate) fn start_when_busy(generation: &str, when_busy: WhenBusy) -> Command {
+    Command::Start(Start { when_busy, ..request(generation) })
+}
+
+pub(crate) fn cancel(generation: &str) -> Command {
+    Command::Cancel { generation: generation.into() }
+}
+
+pub(crate) fn resume(generation: &str) -> Command {
+    Command::Resume { generation: generation.into(), by: "ann".into() }
+}
+
+pub(crate) fn dismiss(generation: &str) -> Command {
+    Command::Dismiss { generation: generation.into() }
+}
+
+pub(crate) fn retry(of: &str, mode: RetryMode, generation: &str) -> Command {
+    Command::Retry(Retry {
+        of: of.into(),
+        mode,
+        generation: generation.into(),
+        request: format!("request_of_{generation}").into(),
+        digest: format!("digest of {generation}"),
+        earlier: None,
+    })
+}
+
+pub(crate) fn rename(title: &str) -> Command {
+    Command::Update { title: Some(title.into()), metadata: None }
+}
+
+/// What that attempt brought, to be changed where a test cares.
+pub(crate) fn stream(generation: &str, attempt: u32, pieces: Vec<Piece>, end: Option<CallEnd>) -> Report {
+    let new_message = answer(generation, attempt).into();
+    Report::Streamed(Streamed { generation: generation.into(), attempt, pieces, end, new_message })
+}
+
+pub(crate) fn says(generation: &str, attempt: u32, text: &str) -> Report {
+    stream(generation, attempt, vec![words(text)], None)
+}
+
+pub(crate) fn finishes(generation: &str, attempt: u32) -> Report {
+    stream(generation, attempt, vec![], Some(finished()))
+}
+
+pub(crate) fn breaks(generation: &str, attempt: u32, class: FailureClass) -> Report {
+    stream(generation, attempt, vec![], Some(broke(class)))
+}
+
+pub(crate) fn words(text: &str) -> Piece {
+    Piece::Text { kind: TextKind::Answer, text: text.into(), chunks: 1 }
+}
+
+pub(crate) fn thoughts(text: &str) -> Piece {
+    Piece::Text { kind: TextKind::Thinking, text: text.into(), chunks: 1 }
+}
+
+pub(crate) fn usage(input_tokens: u64, output_tokens: u64) -> Piece {
+    Piece::Usage { input_tokens, output_tokens }
+}
+
+pub(crate) fn finished() -> CallEnd {
+    CallEnd::Finished { reason: "stop".into() }
+}
+
+pub(crate) fn broke(class: FailureClass) -> CallEnd {
+    CallEnd::Failed {
+        failure: Failure { class, message: format!("{class:?} failure"), retry_after: None },
+        jitter: 255,
+    }
+}
+
+pub(crate) fn call_lost(generation: &str) -> Report {
+    Report::CallLost { generation: GenerationId::from(generation) }
+}
+
+pub(crate) fn retry_due(generation: &str) -> Report {
+    Report::RetryDue { generation: GenerationId::from(generation) }
+}
+
+pub(crate) fn turn_came(generation: &str) -> Report {
+    Report::TurnCame { generation: GenerationId::from(generation) }
+}
+
+pub(crate) fn abandoned(generation: &str) -> Report {
+    Report::Abandoned { generation: GenerationId::from(generation) }
+}

@@ -1,0 +1,74 @@
+//! What must hold for every log, however it came about.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Entry, Event, GenerationId, MessageId, RequestId, Role};
+
+#[derive(Default)]
+struct Seen<'a> {
+    questions: u32,
+    requests: BTreeSet<&'a RequestId>,
+    attempt: u32,
+    ended: bool,
+}
+
+/// I3 (one end, and it is last), I4 (one generation and at most one question per request), dense seqs,
+/// numbered attempts, and segments that never interleave.
+pub(crate) fn check_log(log: &[Entry]) {
+    let mut generations: BTreeMap<&GenerationId, Seen<'_>> = BTreeMap::new();
+    let mut requests: BTreeMap<&RequestId, &GenerationId> = BTreeMap::new();
+    let mut opened: BTreeSet<&MessageId> = BTreeSet::new();
+    let mut open: Option<(&GenerationId, &MessageId)> = None;
+    for (index, entry) in log.iter().enumerate() {
+        assert_eq!(entry.seq.0, index as u64 + 1, "seq must be dense");
+        let (Some(id), Some(request)) = (&entry.generation, &entry.request) else {
+            assert!(matches!(entry.event, Event::ConversationUpdated { .. }), "{entry:?} belongs to nobody");
+            continue;
+        };
+        let begins = matches!(entry.event, Event::MessageAdded { .. } | Event::GenerationQueued { .. });
+        assert!(begins || generations.contains_key(id), "{entry:?} before its generation was accepted");
+        let seen = generations.entry(id).or_default();
+        assert!(!seen.ended, "{entry:?} after the end of {id}");
+        seen.requests.insert(request);
+        assert_eq!(seen.requests.len(), 1, "{id} has one request");
+        match &entry.event {
+            Event::MessageAdded { message } => {
+                assert_eq!((message.seq, message.created_at), (entry.seq, entry.ts));
+                seen.questions += u32::from(message.role == Role::User);
+                assert_eq!(seen.questions, 1, "{id} has two questions");
+            }
+            Event::GenerationQueued { .. } => {
+                assert_eq!(requests.insert(request, id), None, "{request} began two generations");
+            }
+            Event::AttemptStarted { attempt, .. } => {
+                seen.attempt += 1;
+                assert_eq!(*attempt, seen.attempt, "attempts of {id} must be numbered");
+            }
+            Event::SegmentOpened { message_id } => {
+                assert_eq!(open.replace((id, message_id)), None, "segments interleave at {entry:?}");
+                assert!(opened.insert(message_id), "{message_id} opened twice");
+            }
+            Event::TextAdded { message_id, text, .. } | Event::ThinkingAdded { message_id, text, .. } => {
+                assert_eq!(open, Some((id, message_id)), "text outside its segment: {entry:?}");
+                assert!(!text.is_empty());
+            }
+            Event::SegmentClosed { message_id } => assert_eq!(open.take(), Some((id, message_id))),
+            Event::AttemptRetracted { message_ids, .. } => {
+                assert!(message_ids.iter().all(|message| opened.contains(message)));
+                open = open.filter(|(_, message)| !message_ids.contains(message));
+            }
+            Event::RetryScheduled { attempt, .. } => {
+                assert_eq!(*attempt, seen.attempt + 1);
+                assert_eq!(open, None, "what a failed attempt showed must be withdrawn before the wait");
+            }
+            Event::Completed { .. } | Event::Failed { .. } | Event::Cancelled { .. } => {
+                seen.ended = true;
+                open = open.filter(|(speaker, _)| *speaker != id);
+            }
+            Event::UsageReported { .. }
+            | Event::Interrupted { .. }
+            | Event::Resumed { .. }
+            | Event::ConversationUpdated { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! A conversation with its log, its documents, a clock, an owner and a model, all scripted.
+
+use std::time::Duration;
+
+use super::{CREATED, Past, Stored, check_log, nothing_yet, stream};
+use crate::message::plain_text;
+use crate::{
+    CallEnd, Command, ConversationView, Effect, Entry, Event, Generation, GenerationId, Message, Next, Piece,
+    Refusal, Report, Rules, Seq, Surroundings, Timestamp, Transcript, decide, decode, encode, next, observe,
+};
+
+/// How much time passes with every append.
+const TICK: Duration = Duration::from_millis(100);
+
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) transcript: Transcript,
+    pub(crate) stored: Stored,
+    pub(crate) log: Vec<Entry>,
+    /// How long the log was after each append.
+    pub(crate) appends: Vec<usize>,
+    pub(crate) rules: Rules,
+    pub(crate) now: Timestamp,
+    /// The call under way.
+    pub(crate) call: Option<(GenerationId, u32)>,
+    pub(crate) owned_after: Seq,
+    pub(crate) unwatched_since: Option<Timestamp>,
+}
+
+/// A conversation to which this has happened, a tenth of a second apiece. Its owner saw it all.
+pub(crate) fn given(past: impl IntoIterator<Item = Past>) -> World {
+    let mut world = World::new();
+    for (generation, mut event) in past.into_iter().flatten() {
+        world.now = world.now.after(TICK);
+        let (seq, ts) = (world.transcript.state.seq.next(), world.now);
+        if let Event::MessageAdded { message } = &mut event {
+            (message.seq, message.created_at) = (seq, ts);
+        }
+        let request = generation.as_ref().map(|id| format!("request_of_{id}").into());
+        world.append(vec![Entry { seq, ts, generation, request, event }]);
+    }
+    world
+}
+
+impl World {
+    pub(crate) fn new() -> World {
+        World {
+            transcript: Transcript::new(nothing_yet()),
+            stored: Stored::new(nothing_yet()),
+            log: Vec::new(),
+            appends: Vec::new(),
+            rules: Rules::default(),
+            now: CREATED,
+            call: None,
+            owned_after: Seq::ZERO,
+            unwatched_since: None,
+        }
+    }
+
+    /// The world after this log, read back from its bytes by a new owner.
+    pub(crate) fn recovered(log: &[Entry], rules: &Rules) -> World {
+        let mut world = World::new();
+        world.rules = rules.clone();
+        for entry in log {
+            let entry = decode(&encode(entry)).unwrap();
+            world.now = entry.ts;
+            world.transcript.apply(&entry);
+            world.stored.append(std::slice::from_ref(&entry));
+            world.log.push(entry);
+        }
+        check_log(&world.log);
+        world.stored.must_agree_with(&world.transcript);
+        world.owned_after = world.transcript.state.seq;
+        world
+    }
+
+    pub(crate) fn with(mut self, rules: Rules) -> World {
+        self.rules = rules;
+        self
+    }
+
+    pub(crate) fn later(mut self, duration: Duration) -> World {
+        self.now = self.now.after(duration);
+        self
+    }
+
+    pub(crate) fn generation(&self, id: &str) -> &Generation {
+        self.transcript.state.generation(&id.into()).expect("the state knows it")
+    }
+
+    pub(crate) fn view(&self) -> ConversationView {
+        self.transcript.view()
+    }
+
+    /// What a client shows: the contents of the messages, open ones from the overlay.
+    pub(crate) fn shown(&self) -> Vec<String> {
+        let view = self.view();
+        let shown = |message: &Message| view.overlays.get(&message.id).unwrap_or(&message.content).clone();
+        view.messages.iter().map(shown).collect()
+    }
+
+    /// What a client shows of one generation's answer.
+    pub(crate) fn answer_shown(&self, id: &GenerationId) -> String {
+        let view = self.view();
+        let mut shown = String::new();
+        for message in &view.messages {
+            if message.generation_id.as_ref() == Some(id) && message.role == crate::Role::Assistant {
+                let parts = view.overlay_parts.get(&message.id).unwrap_or(&message.parts);
+                shown.push_str(&plain_text(parts));
+            }
+        }
+        shown
+    }
+
+    // ── given/when/then ──
+
+    pub(crate) fn when(mut self, command: Command) -> Answer {
+        self.now = self.now.after(TICK);
+        let result = decide(&self.transcript.state, command, self.now);
+        Answer { world: self, result }
+    }
+
+    pub(crate) fn observed(mut self, report: Report) -> Answer {
+        self.now = self.now.after(TICK);
+        let result = Ok(observe(&self.transcript.state, report, &self.rules, self.now));
+        Answer { world: self, result }
+    }
+
+    pub(crate) fn next(&self) -> Next {
+        let around = Surroundings {
+            now: self.now,
+            call: self.call.clone(),
+            owned_after: self.owned_after,
+            unwatched_since: self.unwatched_since,
+            rules: &self.rules,
+        };
+        next(&self.transcript.state, &around)
+    }
+
+    // ── a run of many steps ──
+
+    /// The same as `when`, in place; a refusal leaves everything as it was.
+    pub(crate) fn command(&mut self, command: Command) -> Result<(), Refusal> {
+        self.now = self.now.after(TICK);
+        let entries = decide(&self.transcript.state, command, self.now)?;
+        self.append(entries);
+        Ok(())
+    }
+
+    /// The same as `observed`, in place; answers how many events came of it.
+    pub(crate) fn report(&mut self, report: Report) -> usize {
+        self.now = self.now.after(TICK);
+        let entries = observe(&self.transcript.state, report, &self.rules, self.now);
+        let count = entries.len();
+        self.append(entries);
+        // A call is over when its generation ended or waits: the owner drops it.
+        let attempt = self.transcript.state.active().map(|active| (active.id.clone(), active.attempt));
+        self.call = self.call.take().filter(|call| Some(call) == attempt.as_ref());
+        count
+    }
+
+    /// Does what is owed once. False when nothing is, until time passes or somebody acts.
+    pub(crate) fn step(&mut self) -> bool {
+        match self.next() {
+            Next::Do(Effect::CallModel { generation, attempt }) => {
+                assert_ne!(self.call, Some((generation.clone(), attempt)), "that call is under way");
+                self.call = Some((generation, attempt));
+                true
+            }
+            Next::Observe(report) => {
+                assert_ne!(self.report(report.clone()), 0, "{report:?} is owed but nothing comes of it");
+                true
+            }
+            Next::WakeAt(_) | Next::Nothing => false,
+        }
+    }
+
+    /// Does what is owed until the model is being called, or nothing is owed.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..100 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("what is owed never ends: {:?}", self.next());
+    }
+
+    /// Lets time pass until the next thing falls due.
+    pub(crate) fn wait(&mut self) {
+        let Next::WakeAt(time) = self.next() else { panic!("nothing falls due: {:?}", self.next()) };
+        self.now = time;
+        self.settle();
+    }
+
+    /// The call under way brings this.
+    pub(crate) fn model(&mut self, pieces: Vec<Piece>, end: Option<CallEnd>) {
+        self.settle();
+        let (generation, attempt) = self.call.clone().expect("a call is under way");
+        assert_ne!(self.report(stream(generation.as_str(), attempt, pieces, end)), 0);
+    }
+
+    /// The owner dies and another takes over.
+    pub(crate) fn crash(&mut self) {
+        let appends = std::mem::take(&mut self.appends);
+        let now = self.now;
+        *self = World::recovered(&self.log, &self.rules);
+        self.appends = appends;
+        self.now = now;
+    }
+
+    pub(crate) fn append(&mut self, entries: Vec<Entry>) {
+        if entries.is_empty() {
+            return;
+        }
+        for entry in &entries {
+            self.transcript.apply(entry);
+        }
+        self.stored.append(&entries);
+        self.log.extend(entries);
+        self.appends.push(self.log.len());
+        check_log(&self.log);
+        self.stored.must_agree_with(&self.transcript);
+    }
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    world: World,
+    result: Result<Vec<Entry>, Refusal>,
+}
+
+impl Answer {
+    /// These events came of it, by name; the world goes on from there.
+    #[track_caller]
+    pub(crate) fn then<const N: usize>(self, kinds: [&str; N]) -> World {
+        let entries = self.result.expect("not refused");
+        let mut world = self.world;
+        assert_eq!(entries.iter().map(kind).collect::<Vec<_>>(), kinds);
+        world.append(entries);
+        world
+    }
+
+    /// Nothing came of it.
+    #[track_caller]
+    pub(crate) fn then_nothing(self) -> World {
+        self.then([])
+    }
+
+    #[track_caller]
+    pub(crate) fn refused(self, refusal: Refusal) -> World {
+        assert_eq!(self.result, Err(refusal));
+        self.world
+    }
+}
+
+/// The event's name on the wire.
+pub(crate) fn kind(entry: &Entry) -> String {
+    crate::head(&encode(entry)).unwrap().kind.into_owned()
+}

@@ -1,0 +1,122 @@
+//! A call to a model that is under way, read in gulps.
+//!
+//! While an append is in flight nothing is read: what arrives waits in the connection's own buffers and
+//! is taken in one gulp afterwards. So at low load every token is an event of its own, and at high load
+//! events grow instead of queues, and fewer reads, writes and wake-ups are needed for each token.
+
+use std::time::Duration;
+
+use futures_util::{FutureExt, StreamExt};
+use outlast_core::{CallEnd, Failure, FailureClass, GenerationId, Piece};
+use tokio::time::timeout;
+
+use crate::models::{Arrived, ModelStream};
+
+/// A gulp is handed on when it has this much text, even if more is waiting.
+const GULP_BYTES_MAX: usize = 64 * 1024;
+/// How often a gulp goes back for more that was being handed over meanwhile.
+const GULP_ROUNDS_MAX: usize = 10_000;
+
+pub(crate) struct Call {
+    pub(crate) generation: GenerationId,
+    pub(crate) attempt: u32,
+    stream: ModelStream,
+    idle: Duration,
+    pieces: Vec<Piece>,
+    bytes: usize,
+    end: Option<End>,
+}
+
+/// How the stream ended; `CallEnd` without its chance part.
+enum End {
+    Finished(String),
+    Failed(Failure),
+}
+
+/// What was read.
+pub(crate) struct Gulp {
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) end: Option<CallEnd>,
+}
+
+impl Call {
+    pub(crate) fn new(generation: GenerationId, attempt: u32, stream: ModelStream, idle: Duration) -> Call {
+        Call { generation, attempt, stream, idle, pieces: Vec::new(), bytes: 0, end: None }
+    }
+
+    /// Waits until something has arrived, then takes everything that has. What was taken is kept in
+    /// `self`, so dropping this future loses nothing.
+    pub(crate) async fn gather(&mut self) {
+        while self.is_empty() {
+            match timeout(self.idle, self.stream.next()).await {
+                Ok(arrived) => self.take(arrived),
+                Err(_) => self.end = Some(End::Failed(self.timed_out())),
+            }
+        }
+        for _ in 0..GULP_ROUNDS_MAX {
+            let before = self.bytes;
+            while self.end.is_none() && self.bytes < GULP_BYTES_MAX {
+                let Some(arrived) = self.stream.next().now_or_never() else { break };
+                self.take(arrived);
+            }
+            if self.end.is_some() || self.bytes >= GULP_BYTES_MAX {
+                return;
+            }
+            // The task that owns the connection hands over one piece at a time: let it run.
+            tokio::task::yield_now().await;
+            match self.stream.next().now_or_never() {
+                Some(arrived) => self.take(arrived),
+                None if self.bytes == before => return,
+                None => {}
+            }
+        }
+    }
+
+    /// Hands out what was gathered.
+    pub(crate) fn gulp(&mut self, jitter: impl FnOnce() -> u8) -> Gulp {
+        self.bytes = 0;
+        let end = self.end.take().map(|end| match end {
+            End::Finished(reason) => CallEnd::Finished { reason },
+            End::Failed(failure) => CallEnd::Failed { failure, jitter: jitter() },
+        });
+        Gulp { pieces: std::mem::take(&mut self.pieces), end }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pieces.is_empty() && self.end.is_none()
+    }
+
+    fn take(&mut self, arrived: Option<Result<Arrived, Failure>>) {
+        match arrived {
+            Some(Ok(Arrived::Piece(piece))) => self.add(piece),
+            Some(Ok(Arrived::Sign)) => {}
+            Some(Ok(Arrived::Finished { reason })) => self.end = Some(End::Finished(reason)),
+            Some(Err(failure)) => self.end = Some(End::Failed(failure)),
+            None => self.end = Some(End::Failed(cut_short())),
+        }
+    }
+
+    fn add(&mut self, piece: Piece) {
+        if let Piece::Text { kind, text, chunks } = &piece {
+            self.bytes += text.len();
+            if let Some(Piece::Text { kind: last, text: gathered, chunks: count }) = self.pieces.last_mut() {
+                if last == kind {
+                    gathered.push_str(text);
+                    *count += chunks;
+                    return;
+                }
+            }
+        }
+        self.pieces.push(piece);
+    }
+
+    fn timed_out(&self) -> Failure {
+        let message = format!("timed out: nothing came from the upstream for {} s", self.idle.as_secs());
+        Failure { class: FailureClass::Timeout, message, retry_after: None }
+    }
+}
+
+fn cut_short() -> Failure {
+    let message = "upstream ended too early".to_owned();
+    Failure { class: FailureClass::Transient, message, retry_after: None }
+}

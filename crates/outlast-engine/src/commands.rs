@@ -1,0 +1,261 @@
+//! What clients may ask of the engine.
+
+use outlast_core::{
+    Command, ConversationId, GenerationId, GenerationStatus, MessageId, Part, Refusal, RequestId, Retry,
+    RetryMode, Start, UserId, WhenBusy,
+};
+use outlast_store::Table;
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+
+use crate::actor::Mail;
+use crate::documents::to_generation;
+use crate::engine::{CommandError, CommandOptions, Engine};
+
+/// A message to be answered.
+#[derive(Clone, Debug, Serialize)]
+pub struct StartRequest {
+    /// Where; a new conversation if none is named.
+    pub conversation: Option<ConversationId>,
+    /// What the user says.
+    pub parts: Vec<Part>,
+    /// By which model; the default if none is named.
+    pub model: Option<String>,
+    /// The client's name for the request.
+    #[serde(skip)]
+    pub request: Option<RequestId>,
+    /// What to do if a generation is under way.
+    #[serde(skip)]
+    pub when_busy: WhenBusy,
+    /// Instructions for the model.
+    pub system: Option<String>,
+    /// Free JSON of the client.
+    pub metadata: Option<Value>,
+}
+
+/// A generation that was begun.
+#[derive(Clone, Debug)]
+pub struct Started {
+    /// Its id.
+    pub generation: GenerationId,
+    /// Its conversation.
+    pub conversation: ConversationId,
+    /// The user's message.
+    pub message: MessageId,
+    /// How far it is.
+    pub status: GenerationStatus,
+}
+
+/// What became of a cancel.
+#[derive(Clone, Copy, Debug)]
+pub struct Cancelled {
+    /// Whether it was this one that ended the generation.
+    pub success: bool,
+    /// How the generation ended.
+    pub status: GenerationStatus,
+}
+
+impl Engine {
+    /// Begins a generation. The user's message is durable when this returns.
+    pub async fn start(&self, user: &UserId, request: StartRequest) -> Result<Started, CommandError> {
+        let shared = &self.shared;
+        let digest = digest(&request);
+        let named = request.request.is_some();
+        let conversation = match (&request.conversation, &request.request) {
+            (Some(conversation), _) => conversation.clone(),
+            (None, Some(request)) => conversation_of(user, request),
+            (None, None) => shared.ids.make("conv").into(),
+        };
+        let start = Start {
+            generation: shared.ids.make("gen").into(),
+            message: shared.ids.make("msg").into(),
+            request: request.request.unwrap_or_else(|| shared.ids.make("req").into()),
+            digest,
+            parts: request.parts,
+            model: shared.models.resolve(request.model.as_deref())?,
+            system: request.system,
+            metadata: request.metadata,
+            when_busy: request.when_busy,
+            earlier: None,
+        };
+        if request.conversation.is_some() {
+            self.must_own(user, &conversation).await?;
+        }
+        let (generation, message) = (start.generation.clone(), start.message.clone());
+        let options = CommandOptions { create: false, named };
+        let answer = self.command(&conversation, user, Command::Start(start), options).await;
+        self.started(conversation, generation, message, answer).await
+    }
+
+    /// Stops a generation. The first one wins; a later one is told how it ended.
+    pub async fn cancel(&self, user: &UserId, id: &GenerationId) -> Result<Cancelled, CommandError> {
+        let (conversation, known) = self.place_of(user, id).await?;
+        let command = Command::Cancel { generation: id.clone() };
+        match self.command(&conversation, user, command, CommandOptions::default()).await {
+            Ok(_) => Ok(Cancelled { success: true, status: GenerationStatus::Cancelled }),
+            Err(CommandError::Refused(Refusal::AlreadyEnded { status })) => {
+                Ok(Cancelled { success: false, status })
+            }
+            Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
+                Ok(Cancelled { success: false, status: known })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Lets an interrupted generation go on.
+    pub async fn resume(&self, user: &UserId, id: &GenerationId) -> Result<GenerationStatus, CommandError> {
+        let command = Command::Resume { generation: id.clone(), by: user.as_str().to_owned() };
+        self.decide_about(user, id, command).await
+    }
+
+    /// Ends an interrupted generation as it stands.
+    pub async fn dismiss(&self, user: &UserId, id: &GenerationId) -> Result<GenerationStatus, CommandError> {
+        self.decide_about(user, id, Command::Dismiss { generation: id.clone() }).await
+    }
+
+    /// Takes up a generation that failed or was cancelled, as a new one.
+    pub async fn retry(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+        mode: RetryMode,
+        request: Option<RequestId>,
+    ) -> Result<Started, CommandError> {
+        let (conversation, _) = self.place_of(user, id).await?;
+        let options = CommandOptions { create: false, named: request.is_some() };
+        let retry = Retry {
+            of: id.clone(),
+            mode,
+            generation: self.shared.ids.make("gen").into(),
+            request: request.unwrap_or_else(|| self.shared.ids.make("req").into()),
+            digest: digest(&(id, mode)),
+            earlier: None,
+        };
+        let generation = retry.generation.clone();
+        let answer = self.command(&conversation, user, Command::Retry(retry), options).await;
+        let message = match &answer {
+            Ok(state) => state.generation(&generation).map(|generation| generation.message.clone()),
+            Err(_) => None,
+        };
+        let message = message.unwrap_or_else(|| "".into());
+        self.started(conversation, generation, message, answer).await
+    }
+
+    /// Makes an empty conversation.
+    pub async fn create_conversation(
+        &self,
+        user: &UserId,
+        title: Option<String>,
+        metadata: Option<Value>,
+        request: Option<RequestId>,
+    ) -> Result<ConversationId, CommandError> {
+        let id = match &request {
+            Some(request) => conversation_of(user, request),
+            None => self.shared.ids.make("conv").into(),
+        };
+        if request.is_some() && self.must_own(user, &id).await.is_ok() {
+            return Ok(id); // made by the same request before
+        }
+        let options = CommandOptions { create: true, named: false };
+        self.command(&id, user, Command::Update { title, metadata }, options).await?;
+        Ok(id)
+    }
+
+    /// Sets title or metadata.
+    pub async fn update_conversation(
+        &self,
+        user: &UserId,
+        id: &ConversationId,
+        title: Option<String>,
+        metadata: Option<Value>,
+    ) -> Result<(), CommandError> {
+        self.must_own(user, id).await?;
+        let command = Command::Update { title, metadata };
+        self.command(id, user, command, CommandOptions::default()).await?;
+        Ok(())
+    }
+
+    /// Removes a conversation and everything in it.
+    pub async fn delete_conversation(&self, user: &UserId, id: &ConversationId) -> Result<(), CommandError> {
+        self.must_own(user, id).await?;
+        let (reply, answer) = oneshot::channel();
+        self.send(id, Mail::Delete { user: user.clone(), reply }).await?;
+        answer.await.map_err(|_| CommandError::Unavailable("the owner went away; ask again".to_owned()))?
+    }
+
+    async fn decide_about(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+        command: Command,
+    ) -> Result<GenerationStatus, CommandError> {
+        let (conversation, known) = self.place_of(user, id).await?;
+        match self.command(&conversation, user, command, CommandOptions::default()).await {
+            Ok(state) => Ok(state.generation(id).map_or(known, |generation| generation.status())),
+            Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
+                Err(CommandError::Refused(Refusal::AlreadyEnded { status: known }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The answer to a start: what it began, or what the same request began before.
+    async fn started(
+        &self,
+        conversation: ConversationId,
+        generation: GenerationId,
+        message: MessageId,
+        answer: Result<outlast_core::Conversation, CommandError>,
+    ) -> Result<Started, CommandError> {
+        match answer {
+            Ok(state) => {
+                let status = state.generation(&generation).map(|generation| generation.status());
+                let status = status.unwrap_or(GenerationStatus::Queued);
+                Ok(Started { generation, conversation, message, status })
+            }
+            Err(CommandError::Refused(Refusal::Repeated(earlier))) => {
+                let document = self.shared.store.get(Table::Generations, earlier.generation.as_str()).await?;
+                let known =
+                    document.as_ref().map(to_generation).transpose()?.ok_or(CommandError::NotFound)?;
+                Ok(Started {
+                    generation: earlier.generation,
+                    conversation,
+                    message: earlier.message,
+                    status: known.status,
+                })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Where a generation belongs and its last known status, if it is this user's.
+    pub(crate) async fn place_of(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+    ) -> Result<(ConversationId, GenerationStatus), CommandError> {
+        let document = self.shared.store.get(Table::Generations, id.as_str()).await?;
+        let document = document.filter(|document| document.user == *user).ok_or(CommandError::NotFound)?;
+        Ok((document.conversation.clone(), to_generation(&document)?.status))
+    }
+
+    /// Refuses another user's conversation as if it did not exist.
+    pub(crate) async fn must_own(&self, user: &UserId, id: &ConversationId) -> Result<(), CommandError> {
+        let document = self.shared.store.get(Table::Conversations, id.as_str()).await?;
+        document.filter(|document| document.user == *user).map(|_| ()).ok_or(CommandError::NotFound)
+    }
+}
+
+/// The conversation that a named request without one begins: the same for every repeat of the request.
+fn conversation_of(user: &UserId, request: &RequestId) -> ConversationId {
+    format!("conv_{}", &digest(&("conversation", user, request))[..32]).into()
+}
+
+/// A fingerprint of a request.
+fn digest<T: Serialize>(request: &T) -> String {
+    let json = serde_json::to_vec(request).expect("a request has string keys");
+    Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
+}

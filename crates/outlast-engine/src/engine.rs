@@ -1,0 +1,353 @@
+//! The engine as adapters see it: commands go in, answers come out, and exactly one owner exists for each
+//! conversation that has something to do.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use outlast_core::{Command, Context, Conversation, ConversationId, Failure, FailureClass, Refusal, UserId};
+use outlast_store::{Store, StoreError};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::actor::{Actor, Ask, MAILBOX, Mail};
+use crate::clock::{Clock, Ids};
+use crate::feed::Feed;
+use crate::live::Live;
+use crate::models::{Model, ModelStream};
+use crate::settings::Settings;
+
+/// An owner that failed is replaced after this long.
+const REOPEN_WAIT: Duration = Duration::from_millis(500);
+/// How often a command is sent again because the owner went away before it looked at it.
+const SEND_TRIES: usize = 100;
+
+/// Runs generations. Cheap to clone.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What every part of the engine can reach.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) models: Models,
+    pub(crate) settings: Settings,
+    pub(crate) clock: Clock,
+    pub(crate) ids: Ids,
+    /// How much each user has under way.
+    pub(crate) live: Arc<Live>,
+    /// Ends every owner.
+    pub(crate) stop: CancellationToken,
+    /// The one place that spawns tasks, and waits for them.
+    tasks: TaskTracker,
+    slots: Mutex<HashMap<ConversationId, Slot>>,
+}
+
+/// What is known of a conversation while somebody owns or follows it.
+struct Slot {
+    mailbox: Option<mpsc::Sender<Mail>>,
+    feed: Weak<Feed>,
+}
+
+/// The models by their names in the settings.
+pub struct Models {
+    by_name: BTreeMap<String, Arc<dyn Model>>,
+}
+
+/// What an engine is made of.
+pub struct Parts {
+    /// Where everything is kept.
+    pub store: Arc<dyn Store>,
+    /// Who answers.
+    pub models: Models,
+    /// What the operator decided.
+    pub settings: Settings,
+    /// Who tells the time.
+    pub clock: Clock,
+    /// Who makes names.
+    pub ids: Ids,
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The rules say no.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// There is no such thing, or it is not this user's.
+    #[error("there is no such thing")]
+    NotFound,
+    /// There is no such model.
+    #[error("there is no model {asked:?}; there are {known:?}")]
+    UnknownModel {
+        /// What was asked for.
+        asked: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+    /// The user has too many under way.
+    #[error("{limit} generations are under way already")]
+    TooManyLive {
+        /// How many may be.
+        limit: usize,
+    },
+    /// Too many read the same conversation.
+    #[error("{limit} readers follow this conversation already")]
+    TooManyReaders {
+        /// How many may.
+        limit: usize,
+    },
+    /// The cursor of a list was not made by this server.
+    #[error("the cursor {0:?} was not made by this server")]
+    BadCursor(String),
+    /// Nothing was done; the store cannot write now.
+    #[error("the store is not available: {0}")]
+    Unavailable(String),
+    /// Nobody can say whether it was done. Asking again is safe when the request has a name.
+    #[error("the outcome is not known: {0}")]
+    Lost(String),
+    /// What is stored cannot be understood.
+    #[error("{0}")]
+    Broken(String),
+}
+
+impl Engine {
+    /// An engine with nothing running yet; `sweep` takes up what an earlier one left.
+    pub fn new(parts: Parts) -> Engine {
+        let Parts { store, models, settings, clock, ids } = parts;
+        let shared = Shared {
+            store,
+            models,
+            settings,
+            clock,
+            ids,
+            live: Arc::default(),
+            stop: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            slots: Mutex::default(),
+        };
+        Engine { shared: Arc::new(shared) }
+    }
+
+    /// Ends every owner at a safe point and waits for them. What they were doing is taken up by the next
+    /// start.
+    pub async fn stop(&self) {
+        self.shared.stop.cancel();
+        self.shared.tasks.close();
+        self.shared.tasks.wait().await;
+    }
+
+    /// Is cancelled when the engine stops: adapters end their streams with it.
+    pub fn stopping(&self) -> CancellationToken {
+        self.shared.stop.clone()
+    }
+
+    /// How many conversations have an owner here.
+    pub fn owners(&self) -> usize {
+        self.shared.slots().values().filter(|slot| slot.mailbox.is_some()).count()
+    }
+
+    /// The names of the models.
+    pub fn models(&self) -> Vec<String> {
+        self.shared.models.by_name.keys().cloned().collect()
+    }
+
+    pub(crate) async fn command(
+        &self,
+        conversation: &ConversationId,
+        user: &UserId,
+        command: Command,
+        options: CommandOptions,
+    ) -> Result<Conversation, CommandError> {
+        for _ in 0..SEND_TRIES {
+            let (reply, answer) = oneshot::channel();
+            let ask = Ask {
+                command: command.clone(),
+                user: user.clone(),
+                create: options.create,
+                named: options.named,
+                reply,
+            };
+            if self.shared.mailbox(conversation).send(Mail::Command(ask)).await.is_ok() {
+                if let Ok(answer) = answer.await {
+                    return answer;
+                }
+            }
+            if self.shared.stop.is_cancelled() {
+                break;
+            }
+            // The owner went away without looking at it, so sending it again is not asking twice.
+        }
+        Err(CommandError::Unavailable("the server is stopping".to_owned()))
+    }
+
+    /// Sends mail that is not asked for again by itself.
+    pub(crate) async fn send(&self, conversation: &ConversationId, mail: Mail) -> Result<(), CommandError> {
+        let sent = self.shared.mailbox(conversation).send(mail).await;
+        sent.map_err(|_| CommandError::Unavailable("the owner went away; ask again".to_owned()))
+    }
+
+    /// Makes sure that somebody owns the conversation and looks at what it needs.
+    pub(crate) async fn wake(&self, conversation: &ConversationId) {
+        // A mailbox that is full or just closed belongs to an owner that is awake.
+        self.shared.mailbox(conversation).send(Mail::Wake).await.ok();
+    }
+}
+
+/// How a command is to be taken.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct CommandOptions {
+    /// Make the conversation if it does not exist.
+    pub(crate) create: bool,
+    /// The client gave the request its name.
+    pub(crate) named: bool,
+}
+
+impl Shared {
+    /// The feed of a conversation, shared by its owner and its readers.
+    pub(crate) fn feed(self: &Arc<Self>, conversation: &ConversationId) -> Arc<Feed> {
+        feed_in(&mut self.slots(), conversation)
+    }
+
+    /// Forgets a conversation that nobody owns or follows.
+    pub(crate) fn forget(&self, conversation: &ConversationId) {
+        let mut slots = self.slots();
+        let unused = |slot: &Slot| slot.mailbox.is_none() && slot.feed.strong_count() == 0;
+        if slots.get(conversation).is_some_and(unused) {
+            slots.remove(conversation);
+        }
+    }
+
+    /// Lets an owner go if nobody has sent it anything.
+    pub(crate) fn retire(&self, conversation: &ConversationId, mailbox: &mut mpsc::Receiver<Mail>) -> bool {
+        let mut slots = self.slots();
+        if !mailbox.is_empty() {
+            return false;
+        }
+        if let Some(slot) = slots.get_mut(conversation) {
+            slot.mailbox = None;
+        }
+        true
+    }
+
+    /// Runs a task that the engine waits for when it stops.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// The mailbox of the conversation's owner, who is called into being if there is none.
+    fn mailbox(self: &Arc<Self>, conversation: &ConversationId) -> mpsc::Sender<Mail> {
+        let mut slots = self.slots();
+        let feed = feed_in(&mut slots, conversation);
+        let slot = slots.get_mut(conversation).expect("made by feed_in");
+        if let Some(mailbox) = &slot.mailbox {
+            return mailbox.clone();
+        }
+        let (sender, receiver) = mpsc::channel(MAILBOX);
+        slot.mailbox = Some(sender.clone());
+        self.spawn(own(self.clone(), conversation.clone(), feed, receiver));
+        sender
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<ConversationId, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn feed_in(slots: &mut HashMap<ConversationId, Slot>, conversation: &ConversationId) -> Arc<Feed> {
+    let slot = slots.entry(conversation.clone()).or_insert_with(|| Slot { mailbox: None, feed: Weak::new() });
+    slot.feed.upgrade().unwrap_or_else(|| {
+        let feed = Arc::new(Feed::new());
+        slot.feed = Arc::downgrade(&feed);
+        feed
+    })
+}
+
+/// Owns a conversation until nothing is left to do, across failures of the store.
+async fn own(
+    shared: Arc<Shared>,
+    conversation: ConversationId,
+    feed: Arc<Feed>,
+    mut mailbox: mpsc::Receiver<Mail>,
+) {
+    loop {
+        mailbox = match Actor::open(shared.clone(), conversation.clone(), feed.clone(), mailbox).await {
+            Ok(actor) => match actor.run().await {
+                Ok(()) => break,
+                Err(mailbox) => mailbox,
+            },
+            Err((error, mut mailbox)) => {
+                tracing::error!(%conversation, %error, "cannot take up a conversation; trying again");
+                while let Ok(mail) = mailbox.try_recv() {
+                    if let Mail::Command(ask) = mail {
+                        ask.reply.send(Err(CommandError::Unavailable(error.to_string()))).ok();
+                    }
+                }
+                mailbox
+            }
+        };
+        tokio::select! {
+            () = shared.stop.cancelled() => break,
+            () = tokio::time::sleep(REOPEN_WAIT) => {}
+        }
+    }
+    drop(feed);
+    shared.forget(&conversation);
+}
+
+impl Models {
+    /// Models by name; the one called `default` answers when none is asked for.
+    pub fn new(by_name: BTreeMap<String, Arc<dyn Model>>) -> Models {
+        Models { by_name }
+    }
+
+    /// The name to record for what was asked.
+    pub(crate) fn resolve(&self, asked: Option<&str>) -> Result<String, CommandError> {
+        let name = asked.unwrap_or("default");
+        match self.by_name.get_key_value(name) {
+            Some((name, _)) => Ok(name.clone()),
+            None => Err(CommandError::UnknownModel {
+                asked: name.to_owned(),
+                known: self.by_name.keys().cloned().collect(),
+            }),
+        }
+    }
+
+    pub(crate) fn call(&self, name: &str, context: Context) -> ModelStream {
+        match self.by_name.get(name) {
+            Some(model) => model.call(context),
+            None => {
+                let message = format!("the model {name:?} is not in the settings any more");
+                let failure = Failure { class: FailureClass::Invalid, message, retry_after: None };
+                Box::pin(futures_util::stream::iter([Err(failure)]))
+            }
+        }
+    }
+}
+
+impl From<StoreError> for CommandError {
+    fn from(error: StoreError) -> CommandError {
+        match error {
+            StoreError::Unavailable(reason) => CommandError::Unavailable(reason),
+            StoreError::Broken(reason) => CommandError::Broken(reason),
+        }
+    }
+}
+
+impl Engine {
+    /// Whether the store answers.
+    pub async fn check(&self) -> Result<(), StoreError> {
+        self.shared.store.get(outlast_store::Table::Conversations, "").await.map(|_| ())
+    }
+
+    /// The durability setting, by name.
+    pub fn durability(&self) -> &'static str {
+        match self.shared.settings.durability {
+            outlast_core::Durability::Commit => "commit",
+            outlast_core::Durability::Debounce(_) => "debounce",
+            outlast_core::Durability::Boundary => "boundary",
+        }
+    }
+}

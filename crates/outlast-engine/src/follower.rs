@@ -1,0 +1,176 @@
+//! A reader's way through a log: from where it stands to the live end, and on.
+
+use std::sync::Arc;
+
+use outlast_core::{ConversationId, GenerationId, Seq, head};
+use outlast_store::{Record, StoreError};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::engine::Shared;
+use crate::feed::{Batch, Feed, Follow, Watching};
+
+/// How much of the log is read at once for one reader: what it holds in memory while it catches up.
+const PAGE_BYTES: usize = 256 * 1024;
+
+/// Reads a conversation's log from a position and then follows it live, without gap or repeat.
+pub struct Follower {
+    shared: Arc<Shared>,
+    conversation: ConversationId,
+    feed: Arc<Feed>,
+    position: Seq,
+    live: Option<broadcast::Receiver<Arc<Batch>>>,
+    /// The generation it is about, if not the whole conversation.
+    only: Option<GenerationId>,
+    over: bool,
+    _watching: Watching,
+    _forget: Forget,
+}
+
+/// Why there is nothing to follow here.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// The position lies after the log's end.
+    #[error("the log ends at {tail}")]
+    Ahead {
+        /// Where it ends.
+        tail: Seq,
+    },
+    /// The events at this position are no longer kept.
+    #[error("the events after {after} are no longer kept")]
+    Trimmed {
+        /// The position.
+        after: Seq,
+    },
+    /// The log cannot be read now.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Follower {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        conversation: ConversationId,
+        after: Seq,
+        only: Option<GenerationId>,
+    ) -> Follower {
+        let feed = shared.feed(&conversation);
+        let watching = feed.watching();
+        let forget = Forget { shared: shared.clone(), conversation: conversation.clone() };
+        Follower {
+            shared,
+            conversation,
+            feed,
+            position: after,
+            live: None,
+            only,
+            over: false,
+            _watching: watching,
+            _forget: forget,
+        }
+    }
+
+    /// The last position it has handed out, or began after.
+    pub fn position(&self) -> Seq {
+        self.position
+    }
+
+    /// Whether the position exists. Call once before reading, to refuse a cursor from the future.
+    pub async fn check(&self) -> Result<(), FollowError> {
+        loop {
+            match self.feed.follow(self.position) {
+                Follow::Ahead(tail) => return Err(FollowError::Ahead { tail }),
+                Follow::Live(_) | Follow::Unsaved(_) | Follow::Behind(_) => return Ok(()),
+                Follow::Unknown => self.look_at_tail().await?,
+            }
+        }
+    }
+
+    /// The next events, as soon as there are any; `None` after the end of the generation it is about.
+    /// Dropping this future loses nothing.
+    pub async fn next(&mut self) -> Result<Option<Arc<Batch>>, FollowError> {
+        while !self.over {
+            let batch = self.next_batch().await?;
+            if let Some(last) = batch.last() {
+                self.position = last;
+            }
+            if let Some(batch) = self.filter(batch) {
+                return Ok(Some(batch));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn next_batch(&mut self) -> Result<Arc<Batch>, FollowError> {
+        loop {
+            if let Some(live) = &mut self.live {
+                match live.recv().await {
+                    Ok(batch) if !batch.records().is_empty() => return Ok(batch),
+                    // Sent back to the log: too slow, or a new owner began elsewhere.
+                    Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => self.live = None,
+                }
+            }
+            match self.feed.follow(self.position) {
+                Follow::Live(live) => self.live = Some(live),
+                Follow::Unsaved(batches) => return Ok(self.join(&batches)),
+                Follow::Behind(tail) => return self.read(tail).await,
+                Follow::Ahead(tail) => return Err(FollowError::Ahead { tail }),
+                Follow::Unknown => self.look_at_tail().await?,
+            }
+        }
+    }
+
+    /// Reads on, but never past what is visible: what lies further is handed out by the feed.
+    async fn read(&self, tail: Seq) -> Result<Arc<Batch>, FollowError> {
+        let after = self.position;
+        let mut records = self.shared.store.read(&self.conversation, after, PAGE_BYTES).await?;
+        records.retain(|record| record.seq <= tail);
+        match records.first() {
+            Some(first) if first.seq == after.next() => Ok(Batch::new(records)),
+            Some(_) | None => Err(FollowError::Trimmed { after }),
+        }
+    }
+
+    fn join(&self, batches: &[Arc<Batch>]) -> Arc<Batch> {
+        let records = batches.iter().flat_map(|batch| batch.records());
+        Batch::new(records.filter(|record| record.seq > self.position).cloned().collect())
+    }
+
+    async fn look_at_tail(&self) -> Result<(), StoreError> {
+        let loaded = self.shared.store.load(&self.conversation, 0).await?;
+        self.feed.begin_at(loaded.map_or(Seq::ZERO, |loaded| loaded.last));
+        Ok(())
+    }
+
+    /// Leaves out what belongs to other generations and notices the end.
+    fn filter(&mut self, batch: Arc<Batch>) -> Option<Arc<Batch>> {
+        let Some(only) = &self.only else { return Some(batch) };
+        let mut over = false;
+        let mut wanted = |record: &Record| {
+            let head = head(&record.bytes).ok();
+            let ours = head.as_ref().is_some_and(|head| head.generation_id.as_deref() == Some(only.as_str()));
+            over |= ours && head.is_some_and(|head| head.is_end());
+            ours
+        };
+        let kept: Vec<bool> = batch.records().iter().map(&mut wanted).collect();
+        self.over = over;
+        if kept.iter().all(|kept| *kept) {
+            return Some(batch); // the usual case: shared with every other reader, encoded once
+        }
+        let records = batch.records().iter().zip(kept).filter(|(_, kept)| *kept);
+        let records: Vec<Record> = records.map(|(record, _)| record.clone()).collect();
+        (!records.is_empty()).then(|| Batch::new(records))
+    }
+}
+
+/// Dropped after everything that holds the feed, so that the last reader leaves nothing behind.
+struct Forget {
+    shared: Arc<Shared>,
+    conversation: ConversationId,
+}
+
+impl Drop for Forget {
+    fn drop(&mut self) {
+        self.shared.forget(&self.conversation);
+    }
+}

@@ -1,0 +1,131 @@
+//! One owner's way to its log: keeps the fence, finds out what became of an append that was not
+//! confirmed, and holds back text where the durability setting says so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use outlast_core::{ConversationId, Seq};
+use outlast_store::{Append, AppendError, Change, Fence, Record, Store, StoreError, fault};
+
+/// How often an append that was not confirmed is looked into before the owner gives up and reloads.
+const CONFIRM_TRIES: u32 = 10;
+/// The wait between two looks.
+const CONFIRM_WAIT: Duration = Duration::from_millis(100);
+
+/// Why nothing was recorded.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RecordError {
+    /// Nothing was written and the owner may try again.
+    #[error("nothing was written: {0}")]
+    Unavailable(String),
+    /// Somebody else owns the conversation now, or nobody can say what the log holds: stop.
+    #[error("ownership was lost: {0}")]
+    Lost(String),
+}
+
+pub(crate) struct Journal {
+    store: Arc<dyn Store>,
+    conversation: ConversationId,
+    fence: Fence,
+    /// Everything up to here is in the log.
+    saved: Seq,
+    /// Shown but not in the log yet; begins after `saved`.
+    unsaved: Vec<Record>,
+    unsaved_bytes: usize,
+}
+
+impl Journal {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        conversation: ConversationId,
+        fence: Fence,
+        saved: Seq,
+    ) -> Journal {
+        Journal { store, conversation, fence, saved, unsaved: Vec::new(), unsaved_bytes: 0 }
+    }
+
+    /// Writes what was held back, then these records, with the changes to the documents: all or nothing.
+    pub(crate) async fn append(
+        &mut self,
+        records: &[Record],
+        changes: Vec<Change>,
+    ) -> Result<(), RecordError> {
+        let records: Vec<Record> = self.unsaved.iter().chain(records).cloned().collect();
+        let last = records.last().map_or(self.saved, |record| record.seq);
+        for _ in 0..CONFIRM_TRIES {
+            let append = Append {
+                conversation: self.conversation.clone(),
+                fence: self.fence,
+                expected: self.saved,
+                records: records.clone(),
+                changes: changes.clone(),
+            };
+            match self.store.append(append).await {
+                Ok(()) => return Ok(self.saved_through(last)),
+                Err(AppendError::Unavailable(reason)) => return Err(RecordError::Unavailable(reason)),
+                Err(error @ (AppendError::Fenced { .. } | AppendError::Conflict { .. })) => {
+                    return Err(RecordError::Lost(error.to_string()));
+                }
+                Err(AppendError::Unconfirmed(reason)) => {
+                    tracing::warn!(conversation = %self.conversation, reason, "append was not confirmed");
+                    if self.confirm(&records).await? {
+                        return Ok(self.saved_through(last));
+                    }
+                }
+            }
+        }
+        Err(RecordError::Lost(format!("append was not confirmed {CONFIRM_TRIES} times")))
+    }
+
+    /// Holds records back; they go out with the next append.
+    pub(crate) fn hold(&mut self, records: &[Record]) {
+        self.unsaved_bytes += records.iter().map(|record| record.bytes.len()).sum::<usize>();
+        self.unsaved.extend_from_slice(records);
+    }
+
+    /// Bytes held back.
+    pub(crate) fn unsaved_bytes(&self) -> usize {
+        self.unsaved_bytes
+    }
+
+    pub(crate) async fn release(&self) {
+        if let Err(error) = self.store.release(&self.conversation, self.fence).await {
+            tracing::warn!(conversation = %self.conversation, %error, "ownership was not released");
+        }
+    }
+
+    fn saved_through(&mut self, last: Seq) {
+        self.saved = last;
+        self.unsaved.clear();
+        self.unsaved_bytes = 0;
+    }
+
+    /// Whether records whose append was not confirmed are in the log. A new fence comes first: after it,
+    /// what is still on its way will be refused, so the answer stays true.
+    async fn confirm(&mut self, records: &[Record]) -> Result<bool, RecordError> {
+        for _ in 0..CONFIRM_TRIES {
+            match self.look(records).await {
+                Ok(found) => return found,
+                Err(error) => {
+                    tracing::warn!(conversation = %self.conversation, %error, "cannot look into the log");
+                    tokio::time::sleep(CONFIRM_WAIT).await;
+                }
+            }
+        }
+        Err(RecordError::Lost("the store cannot be reached to confirm an append".to_owned()))
+    }
+
+    async fn look(&mut self, records: &[Record]) -> Result<Result<bool, RecordError>, StoreError> {
+        let fence = self.store.claim(&self.conversation).await?;
+        fault::point("confirm.claimed");
+        let wanted: usize = records.iter().map(|record| record.bytes.len()).sum();
+        let found = self.store.read(&self.conversation, self.saved, wanted.max(1)).await?;
+        self.fence = fence;
+        Ok(match (found.first(), records.first()) {
+            (None, None) => Ok(false), // documents alone: writing them again changes nothing
+            (None, Some(_)) => Ok(false),
+            (Some(found), Some(wrote)) if found == wrote => Ok(true),
+            (Some(_), _) => Err(RecordError::Lost("another owner wrote to the log".to_owned())),
+        })
+    }
+}

@@ -1,0 +1,40 @@
+//! Owns running generations: one task per conversation that has something to do, the models it calls,
+//! and the readers that follow. Knows no HTTP server and no SQL.
+
+mod actor;
+mod call;
+mod clock;
+mod commands;
+mod documents;
+mod engine;
+mod feed;
+mod follower;
+mod housekeeping;
+mod journal;
+mod live;
+mod models;
+mod reading;
+mod settings;
+
+pub use clock::{Clock, Ids};
+pub use commands::{Cancelled, StartRequest, Started};
+pub use engine::{CommandError, Engine, Models, Parts};
+pub use feed::Batch;
+pub use follower::{FollowError, Follower};
+pub use models::{
+    Arrived, DemoModel, Model, ModelStream, OpenAiModel, OpenAiSettings, Script, ScriptedModel, Step,
+};
+pub use reading::{EventPage, Page, Paging};
+pub use settings::Settings;
+
+/// The places where a test may kill the process, beside those of the store.
+pub const FAULT_POINTS: &[&str] = &[
+    "recover.claimed",
+    "recover.folded",
+    "recover.observed",
+    "recover.called",
+    "record.durable",
+    "record.applied",
+    "record.visible",
+    "confirm.claimed",
+];

@@ -1,0 +1,40 @@
+//! The seam to models. Vendor words stop here.
+
+mod demo;
+mod openai;
+mod scripted;
+mod sse;
+
+use futures_util::stream::BoxStream;
+use outlast_core::{Context, Failure, Piece};
+
+pub use demo::DemoModel;
+pub use openai::{OpenAiModel, OpenAiSettings};
+pub use scripted::{Script, ScriptedModel, Step};
+
+/// Something that answers.
+///
+/// A call makes at most one request, never a retry of its own. Dropping the stream ends the request at
+/// once. The stream ends after `Finished` or after an error; if it ends without either, the answer was
+/// cut short.
+pub trait Model: Send + Sync + 'static {
+    /// Begins to answer.
+    fn call(&self, context: Context) -> ModelStream;
+}
+
+/// What arrives from a model.
+pub type ModelStream = BoxStream<'static, Result<Arrived, Failure>>;
+
+/// One thing that arrived.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrived {
+    /// A piece of the answer.
+    Piece(Piece),
+    /// Nothing to show, but the upstream is alive.
+    Sign,
+    /// The answer is complete.
+    Finished {
+        /// Why the model stopped, in the upstream's word.
+        reason: String,
+    },
+}

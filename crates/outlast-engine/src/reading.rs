@@ -1,0 +1,243 @@
+//! What clients may look at. Looking never needs the owner: one consistent look at the store is enough.
+
+use outlast_core::{
+    ConversationDocument, ConversationId, ConversationView, GenerationDocument, GenerationId,
+    GenerationStatus, Message, Seq, UserId, generation_document, head, view,
+};
+use outlast_store::{Document, Query, Record, StoreError, Table};
+
+use crate::documents::{to_generation, to_message, to_state};
+use crate::engine::{CommandError, Engine};
+use crate::follower::Follower;
+
+/// How much of the log one page of events may hold.
+const PAGE_BYTES: usize = 256 * 1024;
+
+/// One page of a list, newest first, and where the next begins.
+#[derive(Clone, Debug)]
+pub struct Page<T> {
+    /// The entries.
+    pub data: Vec<T>,
+    /// Pass this to get what follows.
+    pub next_cursor: Option<String>,
+}
+
+/// Which page of a list.
+#[derive(Clone, Debug)]
+pub struct Paging {
+    /// What the last page gave.
+    pub cursor: Option<String>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// Records of one generation.
+#[derive(Clone, Debug)]
+pub struct EventPage {
+    /// The events, in order.
+    pub records: Vec<Record>,
+    /// Read on after this position.
+    pub after: Seq,
+    /// Whether the end of the generation has been read.
+    pub ended: bool,
+}
+
+impl Engine {
+    /// Everything needed to show a conversation, with its newest messages.
+    pub async fn view(
+        &self,
+        user: &UserId,
+        id: &ConversationId,
+        messages: usize,
+    ) -> Result<ConversationView, CommandError> {
+        let loaded = self.shared.store.load(id, messages).await?;
+        let loaded =
+            loaded.filter(|loaded| loaded.conversation.user == *user).ok_or(CommandError::NotFound)?;
+        let state = to_state(&loaded)?;
+        let messages: Result<Vec<Message>, StoreError> = loaded.messages.iter().map(to_message).collect();
+        Ok(view(&state, messages?, loaded.more_messages))
+    }
+
+    /// A generation as it stands now.
+    pub async fn generation(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+    ) -> Result<GenerationDocument, CommandError> {
+        let document = self.generation_document(user, id).await?;
+        if !GenerationStatus::LIVE.contains(&document.status) {
+            return Ok(document);
+        }
+        // Its document was written when its status last changed; what was said since is in the log.
+        let loaded = self.shared.store.load(&document.conversation_id, 0).await?;
+        let state = loaded.as_ref().map(to_state).transpose()?;
+        match state.as_ref().and_then(|state| state.generation(id)) {
+            Some(generation) => Ok(generation_document(&document.conversation_id, generation)),
+            None => self.generation_document(user, id).await,
+        }
+    }
+
+    /// A page of a conversation's messages that stand before a position, ascending.
+    pub async fn messages(
+        &self,
+        user: &UserId,
+        id: &ConversationId,
+        before: Option<Seq>,
+        limit: usize,
+    ) -> Result<(Vec<Message>, bool), CommandError> {
+        self.must_own(user, id).await?;
+        let before = before.map(|seq| (i64::try_from(seq.0).unwrap_or(i64::MAX), String::new()));
+        let query = Query {
+            table: Some(Table::Messages),
+            conversation: Some(id.clone()),
+            before,
+            limit: limit + 1,
+            ..Query::default()
+        };
+        let found = self.shared.store.list(query).await?;
+        let messages: Result<Vec<Message>, StoreError> = found.iter().take(limit).map(to_message).collect();
+        let mut messages = messages?;
+        messages.reverse();
+        Ok((messages, found.len() > limit))
+    }
+
+    /// A user's conversations, newest first.
+    pub async fn conversations(
+        &self,
+        user: &UserId,
+        paging: Paging,
+    ) -> Result<Page<ConversationDocument>, CommandError> {
+        let query = Query { table: Some(Table::Conversations), user: Some(user.clone()), ..Query::default() };
+        let parse = |document: &Document| {
+            serde_json::from_str(&document.body).map_err(|error| StoreError::Broken(error.to_string()))
+        };
+        self.page(query, paging, parse).await
+    }
+
+    /// A user's generations, newest first.
+    pub async fn generations(
+        &self,
+        user: &UserId,
+        conversation: Option<ConversationId>,
+        status: Option<GenerationStatus>,
+        paging: Paging,
+    ) -> Result<Page<GenerationDocument>, CommandError> {
+        let query = Query {
+            table: Some(Table::Generations),
+            user: Some(user.clone()),
+            conversation,
+            statuses: status.iter().map(|status| status.as_str().to_owned()).collect(),
+            ..Query::default()
+        };
+        self.page(query, paging, to_generation).await
+    }
+
+    /// A page of a generation's events after a position.
+    pub async fn events(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+        after: Option<Seq>,
+        limit: usize,
+    ) -> Result<EventPage, CommandError> {
+        let document = self.generation(user, id).await?;
+        let mut page = EventPage { records: Vec::new(), after: from(&document, after), ended: false };
+        while page.records.len() < limit && !page.ended && page.after < document.last_seq {
+            let read = self.shared.store.read(&document.conversation_id, page.after, PAGE_BYTES).await?;
+            if read.is_empty() {
+                break;
+            }
+            for record in read {
+                if page.records.len() == limit || page.ended {
+                    break;
+                }
+                page.after = record.seq;
+                let front = head(&record.bytes).map_err(|error| CommandError::Broken(error.to_string()))?;
+                if front.generation_id.as_deref() == Some(id.as_str()) {
+                    page.ended = front.is_end();
+                    page.records.push(record);
+                }
+            }
+        }
+        page.ended |= page.after >= document.last_seq && !GenerationStatus::LIVE.contains(&document.status);
+        Ok(page)
+    }
+
+    /// Follows a generation from its first event or from a position. `None` if it has ended before that
+    /// position and nothing can follow.
+    pub async fn follow_generation(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+        after: Option<Seq>,
+    ) -> Result<Option<Follower>, CommandError> {
+        let document = self.generation_document(user, id).await?;
+        let ended = !GenerationStatus::LIVE.contains(&document.status);
+        let after = from(&document, after);
+        if ended && after == document.last_seq {
+            return Ok(None);
+        }
+        self.follower(document.conversation_id, after, Some(document.id)).map(Some)
+    }
+
+    /// Follows a conversation after a position, across generations, for as long as it is read.
+    pub async fn follow_conversation(
+        &self,
+        user: &UserId,
+        id: &ConversationId,
+        after: Seq,
+    ) -> Result<Follower, CommandError> {
+        self.must_own(user, id).await?;
+        self.follower(id.clone(), after, None)
+    }
+
+    fn follower(
+        &self,
+        conversation: ConversationId,
+        after: Seq,
+        only: Option<GenerationId>,
+    ) -> Result<Follower, CommandError> {
+        let limit = self.shared.settings.followers_per_conversation;
+        if *self.shared.feed(&conversation).watchers().borrow() >= limit {
+            return Err(CommandError::TooManyReaders { limit });
+        }
+        Ok(Follower::new(self.shared.clone(), conversation, after, only))
+    }
+
+    async fn generation_document(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+    ) -> Result<GenerationDocument, CommandError> {
+        let document = self.shared.store.get(Table::Generations, id.as_str()).await?;
+        let document = document.filter(|document| document.user == *user).ok_or(CommandError::NotFound)?;
+        Ok(to_generation(&document)?)
+    }
+
+    async fn page<T>(
+        &self,
+        query: Query,
+        paging: Paging,
+        parse: impl Fn(&Document) -> Result<T, StoreError>,
+    ) -> Result<Page<T>, CommandError> {
+        let before = paging.cursor.as_deref().map(parse_cursor).transpose()?;
+        let found = self.shared.store.list(Query { before, limit: paging.limit + 1, ..query }).await?;
+        let kept = &found[..found.len().min(paging.limit)];
+        let more = found.len() > kept.len();
+        let last = kept.last().filter(|_| more);
+        let next_cursor = last.map(|last| format!("{}.{}", last.order, last.id));
+        let data: Result<Vec<T>, StoreError> = kept.iter().map(parse).collect();
+        Ok(Page { data: data?, next_cursor })
+    }
+}
+
+/// Where reading a generation begins: at its first event unless the reader is further.
+fn from(document: &GenerationDocument, after: Option<Seq>) -> Seq {
+    let first = Seq(document.first_seq.0.saturating_sub(1));
+    after.map_or(first, |after| after.max(first))
+}
+
+fn parse_cursor(cursor: &str) -> Result<(i64, String), CommandError> {
+    let parsed = cursor.split_once('.').and_then(|(order, id)| Some((order.parse().ok()?, id.to_owned())));
+    parsed.ok_or_else(|| CommandError::BadCursor(cursor.to_owned()))
+}

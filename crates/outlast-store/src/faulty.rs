@@ -1,0 +1,401 @@
+//! A store that fails, delays and loses answers, by seed: what the simulation runs the engine on.
+//!
+//! Every fault is one that a real store behind a network can show, and nothing else: what it answers is
+//! always true by the contract, only unwelcome.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use outlast_core::{ConversationId, Seq};
+use tokio::sync::watch;
+
+use crate::contract::{
+    Append, AppendError, Document, Fence, Loaded, Query, Record, Store, StoreError, Table,
+};
+
+/// Appends that are still on their way; one more and the oldest is lost.
+const LATE_AT_MOST: usize = 64;
+
+/// How often each fault strikes, in calls out of 1,000. The default is never.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rates {
+    /// The append is refused as unavailable; nothing is written.
+    pub append_refused: u32,
+    /// The append is written, but reported as unconfirmed.
+    pub append_unanswered: u32,
+    /// The append is not written, and reported as unconfirmed.
+    pub append_lost: u32,
+    /// The append is reported as unconfirmed and arrives during a later call.
+    pub append_late: u32,
+    /// A look (read, load, get, list), a trim or a delete fails; nothing is changed.
+    pub call_refused: u32,
+    /// A claim fails, before or after it has taken effect.
+    pub claim_failed: u32,
+    /// The call takes up to `delay_at_most` longer, before or after it has taken effect.
+    pub delayed: u32,
+    /// The longest delay, by tokio's clock.
+    pub delay_at_most: Duration,
+}
+
+/// How often each fault has struck.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// See [`Rates::append_refused`].
+    pub append_refused: u64,
+    /// See [`Rates::append_unanswered`].
+    pub append_unanswered: u64,
+    /// See [`Rates::append_lost`].
+    pub append_lost: u64,
+    /// See [`Rates::append_late`].
+    pub append_late: u64,
+    /// Late appends that were written after all.
+    pub late_written: u64,
+    /// See [`Rates::call_refused`].
+    pub call_refused: u64,
+    /// See [`Rates::claim_failed`].
+    pub claim_failed: u64,
+    /// See [`Rates::delayed`].
+    pub delayed: u64,
+}
+
+/// Wraps a store; the same seed and the same calls give the same faults.
+pub struct FaultyStore {
+    inner: Arc<dyn Store>,
+    dice: Mutex<Dice>,
+}
+
+struct Dice {
+    random: SplitMix64,
+    rates: Rates,
+    faults: Faults,
+    late: VecDeque<Append>,
+}
+
+enum Fate {
+    Healthy,
+    Refused,
+    Unanswered,
+    Lost,
+    Late,
+}
+
+impl FaultyStore {
+    /// No faults yet: set the rates.
+    pub fn new(inner: Arc<dyn Store>, seed: u64) -> Self {
+        let dice = Dice {
+            random: SplitMix64(seed),
+            rates: Rates::default(),
+            faults: Faults::default(),
+            late: VecDeque::new(),
+        };
+        Self { inner, dice: Mutex::new(dice) }
+    }
+
+    /// From now on faults strike this often.
+    pub fn set_rates(&self, rates: Rates) {
+        self.lock().rates = rates;
+    }
+
+    /// No more faults. Late appends still arrive: calm weather does not unsend them.
+    pub fn calm(&self) {
+        self.set_rates(Rates::default());
+    }
+
+    /// What has happened so far.
+    pub fn faults(&self) -> Faults {
+        self.lock().faults
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Dice> {
+        self.dice.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits, sometimes.
+    async fn delay(&self) {
+        let delay = self.lock().delay();
+        if let Some(delay) = delay {
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    /// Lets late appends arrive, sometimes. Called around every call, so that a late append meets the
+    /// state both before and after a claim; a store that keeps its contract refuses it after one.
+    async fn arrivals(&self) {
+        let arriving = self.lock().arriving();
+        for append in arriving {
+            if self.inner.append(append).await.is_ok() {
+                self.lock().faults.late_written += 1;
+            }
+        }
+    }
+
+    async fn before_call(&self) -> Result<(), StoreError> {
+        self.delay().await;
+        self.arrivals().await;
+        self.lock().refuse_call()
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn append(&self, append: Append) -> Result<(), AppendError> {
+        self.delay().await;
+        self.arrivals().await;
+        let fate = self.lock().fate();
+        match fate {
+            Fate::Healthy => {
+                let answer = self.inner.append(append).await;
+                self.delay().await;
+                answer
+            }
+            Fate::Refused => Err(AppendError::Unavailable("fault: refused".into())),
+            Fate::Unanswered => match self.inner.append(append).await {
+                Ok(()) => Err(AppendError::Unconfirmed("fault: written, answer lost".into())),
+                Err(refusal) => Err(refusal),
+            },
+            Fate::Lost => Err(AppendError::Unconfirmed("fault: request lost".into())),
+            Fate::Late => {
+                self.lock().postpone(append);
+                Err(AppendError::Unconfirmed("fault: request late".into()))
+            }
+        }
+    }
+
+    async fn read(
+        &self,
+        conversation: &ConversationId,
+        after: Seq,
+        max_bytes: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.before_call().await?;
+        self.inner.read(conversation, after, max_bytes).await
+    }
+
+    async fn load(
+        &self,
+        conversation: &ConversationId,
+        messages: usize,
+    ) -> Result<Option<Loaded>, StoreError> {
+        self.before_call().await?;
+        self.inner.load(conversation, messages).await
+    }
+
+    async fn get(&self, table: Table, id: &str) -> Result<Option<Document>, StoreError> {
+        self.before_call().await?;
+        self.inner.get(table, id).await
+    }
+
+    async fn list(&self, query: Query) -> Result<Vec<Document>, StoreError> {
+        self.before_call().await?;
+        self.inner.list(query).await
+    }
+
+    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, StoreError> {
+        self.delay().await;
+        self.arrivals().await;
+        let failure = self.lock().fail_claim();
+        if let Some(Failure::Before) = failure {
+            return Err(StoreError::Unavailable("fault: claim refused".into()));
+        }
+        let fence = self.inner.claim(conversation).await?;
+        self.delay().await;
+        self.arrivals().await;
+        match failure {
+            Some(_) => Err(StoreError::Unavailable("fault: claimed, answer lost".into())),
+            None => Ok(fence),
+        }
+    }
+
+    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<(), StoreError> {
+        self.before_call().await?;
+        self.inner.release(conversation, fence).await
+    }
+
+    fn watch(&self, conversation: &ConversationId) -> watch::Receiver<Seq> {
+        self.inner.watch(conversation)
+    }
+
+    async fn trim(&self, conversation: &ConversationId, first: Seq, last: Seq) -> Result<(), StoreError> {
+        self.before_call().await?;
+        self.inner.trim(conversation, first, last).await
+    }
+
+    async fn delete(&self, conversation: &ConversationId) -> Result<(), StoreError> {
+        self.before_call().await?;
+        self.inner.delete(conversation).await
+    }
+}
+
+enum Failure {
+    Before,
+    After,
+}
+
+impl Dice {
+    fn strikes(&mut self, per_thousand: u32) -> bool {
+        // No roll for a fault that is switched off, so that calm weather needs no luck.
+        per_thousand > 0 && self.random.below(1000) < u64::from(per_thousand)
+    }
+
+    fn fate(&mut self) -> Fate {
+        let rates = self.rates;
+        if self.strikes(rates.append_refused) {
+            self.faults.append_refused += 1;
+            return Fate::Refused;
+        }
+        if self.strikes(rates.append_unanswered) {
+            self.faults.append_unanswered += 1;
+            return Fate::Unanswered;
+        }
+        if self.strikes(rates.append_lost) {
+            self.faults.append_lost += 1;
+            return Fate::Lost;
+        }
+        if self.strikes(rates.append_late) {
+            self.faults.append_late += 1;
+            return Fate::Late;
+        }
+        Fate::Healthy
+    }
+
+    fn refuse_call(&mut self) -> Result<(), StoreError> {
+        if !self.strikes(self.rates.call_refused) {
+            return Ok(());
+        }
+        self.faults.call_refused += 1;
+        Err(StoreError::Unavailable("fault: call refused".into()))
+    }
+
+    fn fail_claim(&mut self) -> Option<Failure> {
+        if !self.strikes(self.rates.claim_failed) {
+            return None;
+        }
+        self.faults.claim_failed += 1;
+        Some(if self.random.below(2) == 0 { Failure::Before } else { Failure::After })
+    }
+
+    fn delay(&mut self) -> Option<Duration> {
+        if !self.strikes(self.rates.delayed) {
+            return None;
+        }
+        self.faults.delayed += 1;
+        let at_most = u64::try_from(self.rates.delay_at_most.as_micros()).unwrap_or(u64::MAX - 1);
+        Some(Duration::from_micros(self.random.below(at_most + 1)))
+    }
+
+    fn postpone(&mut self, append: Append) {
+        self.late.push_back(append);
+        if self.late.len() > LATE_AT_MOST {
+            self.late.pop_front();
+        }
+    }
+
+    /// A coin for each: it arrives now or stays on its way, so late appends overtake one another.
+    fn arriving(&mut self) -> Vec<Append> {
+        let mut arriving = Vec::new();
+        for _ in 0..self.late.len() {
+            let Some(append) = self.late.pop_front() else { break };
+            if self.random.below(2) == 0 {
+                arriving.push(append);
+            } else {
+                self.late.push_back(append);
+            }
+        }
+        arriving
+    }
+}
+
+/// Small, fast and the same everywhere; see Steele, Lea and Flood, 2014.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+    use crate::suite::{append, conversation};
+
+    fn faulty(seed: u64, rates: Rates) -> FaultyStore {
+        let store = FaultyStore::new(Arc::new(MemoryStore::new()), seed);
+        store.set_rates(rates);
+        store
+    }
+
+    #[tokio::test]
+    async fn an_unanswered_append_is_there_and_a_lost_one_is_not() {
+        let c = conversation("c");
+        let store = faulty(1, Rates { append_unanswered: 1000, ..Rates::default() });
+        let fence = store.claim(&c).await.unwrap();
+        let answer = store.append(append(&c, fence, 0, &["a"])).await;
+        assert!(matches!(answer, Err(AppendError::Unconfirmed(_))));
+        store.set_rates(Rates { append_lost: 1000, ..Rates::default() });
+        let answer = store.append(append(&c, fence, 1, &["b"])).await;
+        assert!(matches!(answer, Err(AppendError::Unconfirmed(_))));
+        store.calm();
+        assert_eq!(store.read(&c, Seq::ZERO, 100).await.unwrap().len(), 1);
+        let faults = Faults { append_unanswered: 1, append_lost: 1, ..Faults::default() };
+        assert_eq!(store.faults(), faults);
+    }
+
+    #[tokio::test]
+    async fn a_late_append_never_arrives_after_a_claim() {
+        let mut written = 0;
+        for seed in 0..100 {
+            let c = conversation("c");
+            let store = faulty(seed, Rates { append_late: 1000, ..Rates::default() });
+            let old = store.claim(&c).await.unwrap();
+            store.append(append(&c, old, 0, &["late"])).await.unwrap_err();
+            store.calm();
+            let new = store.claim(&c).await.unwrap();
+            let seen = store.read(&c, Seq::ZERO, 100).await.unwrap().len() as u64;
+            for _ in 0..10 {
+                assert_eq!(store.read(&c, Seq::ZERO, 100).await.unwrap().len() as u64, seen);
+            }
+            store.append(append(&c, new, seen, &["next"])).await.unwrap();
+            written += store.faults().late_written;
+        }
+        assert!(written > 0 && written < 100, "both orders were seen, {written} of 100 written");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_seed_gives_the_same_faults() {
+        let rates = Rates {
+            append_refused: 200,
+            append_unanswered: 200,
+            append_lost: 200,
+            append_late: 200,
+            call_refused: 300,
+            claim_failed: 300,
+            delayed: 300,
+            delay_at_most: Duration::from_secs(5),
+        };
+        let mut runs = Vec::new();
+        for _ in 0..2 {
+            let store = faulty(7, rates);
+            let c = conversation("c");
+            for n in 0..200 {
+                let fence = store.claim(&c).await.unwrap_or(Fence(n));
+                drop(store.append(append(&c, fence, 0, &["x"])).await);
+                drop(store.read(&c, Seq::ZERO, 100).await);
+            }
+            runs.push(store.faults());
+        }
+        assert_eq!(runs[0], runs[1]);
+        assert!(runs[0].delayed > 0 && runs[0].claim_failed > 0 && runs[0].call_refused > 0);
+    }
+}

@@ -1,0 +1,23 @@
+//! The log of every conversation, behind one small contract.
+
+mod contract;
+mod memory;
+mod open;
+mod sqlite;
+
+mod owners;
+mod page;
+mod wakes;
+
+pub mod fault;
+mod faulty;
+#[doc(hidden)]
+pub mod suite;
+
+pub use contract::{
+    Append, AppendError, Change, Document, Fence, Loaded, Query, Record, Store, StoreError, Table,
+};
+pub use faulty::{Faults, FaultyStore, Rates};
+pub use memory::MemoryStore;
+pub use open::{Opened, open};
+pub use sqlite::{Options as SqliteOptions, SqliteStore};

@@ -1,0 +1,87 @@
+//! From the setting `store` to a store. One arm for each kind; never another one than was asked for.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::{MemoryStore, SqliteStore, Store, StoreError};
+
+/// The file that `sqlite:` means, in the data folder.
+const SQLITE_FILE: &str = "outlast.db";
+
+/// A store, and a way to learn that it has failed for good.
+pub struct Opened {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    failed: Option<watch::Receiver<bool>>,
+}
+
+impl Opened {
+    /// Returns when the store can write nothing more until the process is started again; maybe never.
+    /// It holds nothing of the store, so that a task waiting here does not keep it open.
+    pub fn failed(&self) -> impl Future<Output = ()> + Send + 'static {
+        let failed = self.failed.clone();
+        async move {
+            if let Some(mut failed) = failed
+                && failed.wait_for(|failed| *failed).await.is_ok()
+            {
+                return;
+            }
+            // A store that was closed has not failed.
+            std::future::pending().await
+        }
+    }
+}
+
+/// Opens what the URL names: `memory:`, `sqlite:` (a file in the folder `data`) or `sqlite:path`.
+pub fn open(url: &str, data: &Path) -> Result<Opened, StoreError> {
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    match scheme {
+        "memory" if rest.is_empty() => Ok(Opened { store: Arc::new(MemoryStore::new()), failed: None }),
+        "sqlite" => {
+            let path = if rest.is_empty() { data.join(SQLITE_FILE) } else { PathBuf::from(rest) };
+            let store = SqliteStore::open(&path)?;
+            let failed = Some(store.failed());
+            Ok(Opened { store: Arc::new(store), failed })
+        }
+        "postgres" | "postgresql" | "redis" | "rediss" | "convex" => Err(StoreError::Broken(format!(
+            "store {scheme}: is not built into this version of Outlast; it has memory: and sqlite:"
+        ))),
+        // Without what follows the scheme, which may hold a password.
+        _ => Err(StoreError::Broken(format!(
+            "unknown store {scheme}: use memory:, sqlite: or sqlite:path/to/file.db"
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_url_opens_what_it_names_and_nothing_else() {
+        let data = tempfile::tempdir().unwrap();
+        assert!(open("memory:", data.path()).is_ok());
+        assert!(!data.path().join(SQLITE_FILE).exists());
+        assert!(open("sqlite:", data.path()).is_ok());
+        assert!(data.path().join(SQLITE_FILE).exists());
+        let other = data.path().join("deep/er.db");
+        assert!(open(&format!("sqlite:{}", other.display()), data.path()).is_ok());
+        assert!(other.exists());
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_by_name() {
+        let data = tempfile::tempdir().unwrap();
+        let why = |url| open(url, data.path()).map(|_| ()).unwrap_err().to_string();
+        for url in ["postgres://u:secret@host/db", "redis://host", "convex:x"] {
+            let why = why(url);
+            assert!(why.contains("not built into this version") && !why.contains("secret"), "{why}");
+        }
+        for url in ["mysql://u:secret@host", "", "outlast.db", "memory:x"] {
+            let why = why(url);
+            assert!(why.contains("memory:") && why.contains("sqlite:") && !why.contains("secret"), "{why}");
+        }
+    }
+}

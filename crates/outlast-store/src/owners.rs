@@ -1,0 +1,91 @@
+//! Who may write to which conversation, for stores that a single process owns.
+//!
+//! Fences come from one counter for all conversations. That makes each larger than any handed out
+//! before without remembering anything about conversations that nobody owns now.
+
+use std::collections::HashMap;
+
+use outlast_core::{ConversationId, Seq};
+
+use crate::{AppendError, Fence};
+
+/// The owners of now, and the counter that fences come from.
+pub(crate) struct Owners {
+    latest: u64,
+    by_conversation: HashMap<ConversationId, Owner>,
+}
+
+struct Owner {
+    fence: Fence,
+    // Where the log ends, once somebody looked; kept here because it is needed exactly while owned.
+    last: Option<Seq>,
+}
+
+impl Owners {
+    /// Fences will be larger than `latest`.
+    pub(crate) fn after(latest: u64) -> Self {
+        Self { latest, by_conversation: HashMap::new() }
+    }
+
+    /// Replaces the owner, if there is one.
+    pub(crate) fn claim(&mut self, conversation: &ConversationId) -> Fence {
+        self.latest += 1;
+        let fence = Fence(self.latest);
+        self.by_conversation.insert(conversation.clone(), Owner { fence, last: None });
+        fence
+    }
+
+    /// Leaves the conversation without an owner, unless somebody else is it by now.
+    pub(crate) fn release(&mut self, conversation: &ConversationId, fence: Fence) {
+        if self.by_conversation.get(conversation).is_some_and(|owner| owner.fence == fence) {
+            self.by_conversation.remove(conversation);
+        }
+    }
+
+    /// Takes ownership away from whoever has it.
+    pub(crate) fn evict(&mut self, conversation: &ConversationId) {
+        self.by_conversation.remove(conversation);
+    }
+
+    /// Refuses everybody but the owner; else says where the log ends, if that is known.
+    pub(crate) fn admit(
+        &self,
+        conversation: &ConversationId,
+        fence: Fence,
+    ) -> Result<Option<Seq>, AppendError> {
+        match self.by_conversation.get(conversation) {
+            Some(owner) if owner.fence == fence => Ok(owner.last),
+            Some(owner) => Err(AppendError::Fenced { current: owner.fence }),
+            // Nobody owns it: no fence up to the latest one can be used here again.
+            None => Err(AppendError::Fenced { current: Fence(self.latest) }),
+        }
+    }
+
+    /// Remembers where the log ends, for as long as this owner stays.
+    pub(crate) fn advance(&mut self, conversation: &ConversationId, fence: Fence, last: Seq) {
+        if let Some(owner) = self.by_conversation.get_mut(conversation)
+            && owner.fence == fence
+        {
+            owner.last = Some(last);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_claim_is_admitted_and_a_stale_release_changes_nothing() {
+        let mut owners = Owners::after(40);
+        let a = ConversationId::from("a");
+        let old = owners.claim(&a);
+        let new = owners.claim(&a);
+        assert!(old > Fence(40) && new > old);
+        owners.release(&a, old);
+        assert!(matches!(owners.admit(&a, old), Err(AppendError::Fenced { current }) if current == new));
+        assert!(owners.admit(&a, new).is_ok());
+        owners.release(&a, new);
+        assert!(owners.admit(&a, new).is_err());
+    }
+}

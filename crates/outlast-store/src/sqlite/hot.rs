@@ -1,0 +1,290 @@
+//! Where in `recent` each conversation's rows are: the index that the table does not have on disk.
+//!
+//! It is a superset of what any reader may see. The writer adds rows before it commits them and takes
+//! rows out after it has committed their removal; a reader's snapshot decides which of them exist.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use outlast_core::{ConversationId, Seq};
+
+/// One row of `recent`: what one append carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HotRow {
+    pub(super) position: i64,
+    pub(super) first: Seq,
+    pub(super) last: Seq,
+    pub(super) bytes: usize,
+}
+
+/// Limits on what stays in `recent`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) chunk_bytes: usize,
+    pub(super) hot_bytes: usize,
+    pub(super) hot_rows: usize,
+}
+
+pub(super) struct HotIndex {
+    limits: Limits,
+    conversations: HashMap<ConversationId, HotLog>,
+    /// Every row, oldest first, so that the front can be cut off. May name rows deleted since.
+    order: VecDeque<(HotRow, ConversationId)>,
+    /// The first unsettled row of each conversation that has one: what keeps the front from being cut.
+    pinning: BTreeMap<i64, ConversationId>,
+    /// Conversations that have filled a chunk.
+    full: VecDeque<ConversationId>,
+    bytes: usize,
+    removals: u64,
+}
+
+#[derive(Default)]
+struct HotLog {
+    rows: VecDeque<HotRow>,
+    /// How many rows, from the front, are also in `log`.
+    settled: usize,
+    unsettled_bytes: usize,
+}
+
+impl HotIndex {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            conversations: HashMap::new(),
+            order: VecDeque::new(),
+            pinning: BTreeMap::new(),
+            full: VecDeque::new(),
+            bytes: 0,
+            removals: 0,
+        }
+    }
+
+    /// Adds a row behind all others.
+    pub(super) fn push(&mut self, conversation: &ConversationId, row: HotRow) {
+        let log = self.conversations.entry(conversation.clone()).or_default();
+        if log.settled == log.rows.len() {
+            self.pinning.insert(row.position, conversation.clone());
+        }
+        let was_full = log.unsettled_bytes >= self.limits.chunk_bytes;
+        log.rows.push_back(row);
+        log.unsettled_bytes += row.bytes;
+        if !was_full && log.unsettled_bytes >= self.limits.chunk_bytes {
+            self.full.push_back(conversation.clone());
+        }
+        self.bytes += row.bytes;
+        self.order.push_back((row, conversation.clone()));
+    }
+
+    /// Takes back the newest rows: they were not committed.
+    pub(super) fn undo(&mut self, rows: usize) {
+        for _ in 0..rows {
+            let Some((row, conversation)) = self.order.pop_back() else { return };
+            self.bytes -= row.bytes;
+            let Some(log) = self.conversations.get_mut(&conversation) else { continue };
+            log.rows.pop_back();
+            log.unsettled_bytes -= row.bytes;
+            self.pinning.remove(&row.position);
+            if log.rows.is_empty() {
+                self.conversations.remove(&conversation);
+            }
+        }
+    }
+
+    /// The last seq of a conversation that has rows here, committed or not. For the writer.
+    pub(super) fn last(&self, conversation: &ConversationId) -> Option<Seq> {
+        self.conversations.get(conversation)?.rows.back().map(|row| row.last)
+    }
+
+    /// A reader notes this before its snapshot; if it is the same afterwards, no row that the snapshot
+    /// needs has left the index in between.
+    pub(super) fn removals(&self) -> u64 {
+        self.removals
+    }
+
+    /// The rows that hold records after `after`, up to position `newest`.
+    pub(super) fn rows(&self, conversation: &ConversationId, after: Seq, newest: i64) -> Vec<HotRow> {
+        let Some(log) = self.conversations.get(conversation) else { return Vec::new() };
+        let from = log.rows.partition_point(|row| row.last <= after);
+        let to = log.rows.partition_point(|row| row.position <= newest);
+        log.rows.range(from.min(to)..to).copied().collect()
+    }
+
+    /// The last seq among the rows up to position `newest`.
+    pub(super) fn last_until(&self, conversation: &ConversationId, newest: i64) -> Option<Seq> {
+        let log = self.conversations.get(conversation)?;
+        let to = log.rows.partition_point(|row| row.position <= newest);
+        log.rows.get(to.checked_sub(1)?).map(|row| row.last)
+    }
+
+    /// A conversation whose rows should be settled now, if there is one: its chunk is full, or it is
+    /// the oldest and `recent` has outgrown its limits.
+    pub(super) fn due(&mut self) -> Option<ConversationId> {
+        while let Some(conversation) = self.full.pop_front() {
+            let still_full = self
+                .conversations
+                .get(&conversation)
+                .is_some_and(|log| log.unsettled_bytes >= self.limits.chunk_bytes);
+            if still_full {
+                return Some(conversation);
+            }
+        }
+        if self.bytes <= self.limits.hot_bytes && self.order.len() <= self.limits.hot_rows {
+            return None;
+        }
+        self.oldest()
+    }
+
+    /// The conversation that keeps the front from being cut.
+    pub(super) fn oldest(&self) -> Option<ConversationId> {
+        self.pinning.first_key_value().map(|(_, conversation)| conversation.clone())
+    }
+
+    /// The rows of a conversation that are not in `log` yet.
+    pub(super) fn unsettled(&self, conversation: &ConversationId) -> Vec<HotRow> {
+        let Some(log) = self.conversations.get(conversation) else { return Vec::new() };
+        log.rows.range(log.settled..).copied().collect()
+    }
+
+    /// Everything that was `unsettled` is in `log` now.
+    pub(super) fn settled(&mut self, conversation: &ConversationId) {
+        let Some(log) = self.conversations.get_mut(conversation) else { return };
+        if let Some(first) = log.rows.get(log.settled) {
+            self.pinning.remove(&first.position);
+        }
+        log.settled = log.rows.len();
+        log.unsettled_bytes = 0;
+    }
+
+    /// How many rows could be cut off at the front, at most `at_most`, and the position to cut below.
+    pub(super) fn removable(&self, at_most: usize) -> (usize, i64) {
+        let pinned = self.pinning.first_key_value().map_or(i64::MAX, |(position, _)| *position);
+        let count = self.order.iter().take(at_most).take_while(|(row, _)| row.position < pinned).count();
+        let below = match count.checked_sub(1) {
+            Some(at) => self.order[at].0.position + 1,
+            None => 0,
+        };
+        (count, below)
+    }
+
+    /// The rows below this position are no longer in `recent`.
+    pub(super) fn removed_below(&mut self, below: i64) {
+        self.removals += 1;
+        while let Some((row, _)) = self.order.front()
+            && row.position < below
+        {
+            let Some((row, conversation)) = self.order.pop_front() else { return };
+            self.bytes -= row.bytes;
+            let Some(log) = self.conversations.get_mut(&conversation) else { continue };
+            if log.rows.front().is_some_and(|front| front.position == row.position) {
+                log.rows.pop_front();
+                log.settled -= 1;
+            }
+            if log.rows.is_empty() {
+                self.conversations.remove(&conversation);
+            }
+        }
+    }
+
+    /// The positions of all rows of a conversation, settled or not.
+    pub(super) fn positions(&self, conversation: &ConversationId) -> Vec<i64> {
+        let Some(log) = self.conversations.get(conversation) else { return Vec::new() };
+        log.rows.iter().map(|row| row.position).collect()
+    }
+
+    /// The conversation has no rows any more.
+    pub(super) fn forget(&mut self, conversation: &ConversationId) {
+        self.removals += 1;
+        let Some(log) = self.conversations.remove(conversation) else { return };
+        if let Some(first) = log.rows.get(log.settled) {
+            self.pinning.remove(&first.position);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits { chunk_bytes: 100, hot_bytes: 1000, hot_rows: 6 };
+
+    fn id(name: &str) -> ConversationId {
+        ConversationId::from(name)
+    }
+
+    fn row(position: i64, seq: u64, bytes: usize) -> HotRow {
+        HotRow { position, first: Seq(seq), last: Seq(seq), bytes }
+    }
+
+    #[test]
+    fn a_full_chunk_is_due_and_frees_the_front_once_settled() {
+        let mut index = HotIndex::new(LIMITS);
+        let a = id("a");
+        index.push(&a, row(1, 1, 60));
+        assert_eq!(index.due(), None);
+        index.push(&a, row(2, 2, 60));
+        assert_eq!(index.due(), Some(a.clone()));
+        assert_eq!(index.unsettled(&a).len(), 2);
+        assert_eq!(index.removable(10), (0, 0));
+        index.settled(&a);
+        assert_eq!(index.rows(&a, Seq(0), i64::MAX).len(), 2, "readable until the front is cut");
+        assert_eq!(index.removable(1), (1, 2));
+        assert_eq!(index.removable(10), (2, 3));
+        index.removed_below(3);
+        assert!(index.conversations.is_empty() && index.order.is_empty() && index.bytes == 0);
+    }
+
+    #[test]
+    fn an_old_row_is_settled_when_the_table_outgrows_its_limit() {
+        let mut index = HotIndex::new(LIMITS);
+        index.push(&id("old"), row(1, 1, 1));
+        for position in 2..=6 {
+            index.push(&id("busy"), row(position, position as u64, 1));
+        }
+        assert_eq!(index.due(), None);
+        index.push(&id("busy"), row(7, 7, 1));
+        assert_eq!(index.due(), Some(id("old")));
+        index.settled(&id("old"));
+        index.removed_below(2);
+        assert_eq!(index.due(), None);
+    }
+
+    #[test]
+    fn undo_leaves_no_trace() {
+        let mut index = HotIndex::new(LIMITS);
+        let (a, b) = (id("a"), id("b"));
+        index.push(&a, row(1, 1, 10));
+        index.settled(&a);
+        index.push(&a, row(2, 2, 10));
+        index.push(&b, row(3, 1, 10));
+        index.undo(2);
+        assert_eq!((index.last(&a), index.last(&b)), (Some(Seq(1)), None));
+        assert_eq!((index.oldest(), index.bytes, index.order.len()), (None, 10, 1));
+        assert_eq!(index.removable(9), (1, 2));
+    }
+
+    #[test]
+    fn a_snapshot_sees_only_positions_it_has() {
+        let mut index = HotIndex::new(LIMITS);
+        let a = id("a");
+        for position in 1..=4 {
+            index.push(&a, row(position, position as u64, 1));
+        }
+        assert_eq!(index.rows(&a, Seq(1), 3), [row(2, 2, 1), row(3, 3, 1)]);
+        assert_eq!(index.rows(&a, Seq(4), 3), []);
+        assert_eq!(index.last_until(&a, 3), Some(Seq(3)));
+        assert_eq!(index.last_until(&a, 0), None);
+    }
+
+    #[test]
+    fn a_forgotten_conversation_pins_nothing() {
+        let mut index = HotIndex::new(LIMITS);
+        let a = id("a");
+        index.push(&a, row(1, 1, 1));
+        let before = index.removals();
+        index.forget(&a);
+        assert_ne!(index.removals(), before);
+        index.push(&a, row(2, 1, 1));
+        assert_eq!(index.removable(9), (1, 2));
+        index.removed_below(2);
+        assert_eq!(index.rows(&a, Seq(0), 9), [row(2, 1, 1)]);
+    }
+}

@@ -1,0 +1,195 @@
+//! From a path to a store that is ready: the file taken for this process, its schema known, this start
+//! counted, and the index of recent rows built.
+
+use std::collections::HashMap;
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use outlast_core::{ConversationId, Seq};
+use rusqlite::{Connection, OpenFlags};
+
+use crate::StoreError;
+use crate::fault::point;
+use crate::sqlite::Options;
+use crate::sqlite::chunk::settled_last;
+use crate::sqlite::failure::broken;
+use crate::sqlite::hot::{HotIndex, HotRow, Limits};
+use crate::sqlite::schema;
+
+/// Fences of one start are numbered within this many bits: at 1,000 claims a second they last for 30
+/// years, and the other bits for eight million starts.
+const FENCE_BITS: u32 = 40;
+
+/// Larger than SQLite's default: chunks of 64 KiB need fewer pages. Not much larger: each document that
+/// changes writes a page.
+const PAGE_BYTES: i64 = 8 << 10;
+
+/// The WAL file is cut back to this size when it starts over.
+const WAL_KEPT_BYTES: i64 = 64 << 20;
+
+/// The writer's page cache, in KiB.
+const WRITER_CACHE_KIB: i64 = 16 << 10;
+
+/// Each reader's page cache, in KiB; the system caches the file as well.
+const READER_CACHE_KIB: i64 = 2 << 10;
+
+/// Only a person with `sqlite3` can be in the way, and never for long.
+const BUSY: Duration = Duration::from_secs(5);
+
+/// Statements are few; lists with many statuses make some more.
+const STATEMENTS: usize = 64;
+
+pub(super) struct Opened {
+    pub(super) db: Connection,
+    pub(super) lock: File,
+    pub(super) hot: HotIndex,
+    pub(super) next_position: i64,
+    pub(super) fences_after: u64,
+}
+
+pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, StoreError> {
+    create_folder(path)?;
+    let lock = lock(path)?;
+    let mut db = open_writer(path, options).map_err(broken)?;
+    schema::prepare(&mut db)?;
+    let epoch = schema::next_epoch(&db)?;
+    point("open.epoch");
+    let limits =
+        Limits { chunk_bytes: options.chunk_bytes, hot_bytes: options.hot_bytes, hot_rows: options.hot_rows };
+    let (hot, next_position) = scan(&db, limits).map_err(broken)?;
+    point("open.scanned");
+    Ok(Opened { db, lock, hot, next_position, fences_after: epoch << FENCE_BITS })
+}
+
+fn create_folder(path: &Path) -> Result<(), StoreError> {
+    let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let failed = |error| StoreError::Unavailable(format!("cannot create {}: {error}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    // SQLite makes the file's entry in the folder durable, but not the folder's entry in its parent.
+    if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Holds off every other process. A second one would hand out the same positions and judge fences by an
+/// index that does not know the first one's rows.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let failed = |error| StoreError::Unavailable(format!("cannot lock {}: {error}", name.display()));
+    let file = File::options().create(true).write(true).truncate(false).open(&name).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Unavailable(format!(
+            "{} is in use by another Outlast process, which holds {}",
+            path.display(),
+            name.display()
+        ))),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+fn open_writer(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(BUSY)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    db.pragma_update(None, "page_size", PAGE_BYTES)?;
+    let mode: String = db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
+    if mode != "wal" {
+        // Some network file systems cannot share memory between connections.
+        return Err(rusqlite::Error::InvalidParameterName(format!(
+            "this file system does not allow a write-ahead log (journal mode {mode})"
+        )));
+    }
+    db.pragma_update(None, "synchronous", "FULL")?;
+    // The writer decides when to checkpoint; inside a commit it would delay those who wait for it.
+    db.pragma_update(None, "wal_autocheckpoint", 0)?;
+    db.pragma_update(None, "journal_size_limit", WAL_KEPT_BYTES)?;
+    db.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+    db.pragma_update(None, "temp_store", "MEMORY")?;
+    if let Some(pages) = options.max_pages {
+        db.pragma_update(None, "max_page_count", pages)?;
+    }
+    Ok(db)
+}
+
+/// No memory map: an I/O error would then be a signal that kills the process instead of an answer.
+pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(BUSY)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    db.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
+    db.pragma_update(None, "temp_store", "MEMORY")?;
+    Ok(db)
+}
+
+/// Builds the index of `recent`. Rows that `log` covers were settled before the last stop; they only
+/// wait to be cut off.
+fn scan(db: &Connection, limits: Limits) -> rusqlite::Result<(HotIndex, i64)> {
+    let mut hot = HotIndex::new(limits);
+    let mut settled: HashMap<ConversationId, Seq> = HashMap::new();
+    let mut next_position = 1;
+    let sql =
+        "SELECT position, conversation, first_seq, last_seq, length(bytes) FROM recent ORDER BY position";
+    let mut statement = db.prepare(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let found = HotRow {
+            position: row.get(0)?,
+            first: Seq(row.get::<_, i64>(2)?.cast_unsigned()),
+            last: Seq(row.get::<_, i64>(3)?.cast_unsigned()),
+            bytes: row.get::<_, u32>(4)? as usize,
+        };
+        let conversation = ConversationId::from(row.get_ref(1)?.as_str()?);
+        next_position = found.position + 1;
+        let settled_last = match settled.get(&conversation) {
+            Some(last) => *last,
+            None => {
+                let last = settled_last(db, conversation.as_str())?;
+                settled.insert(conversation.clone(), last);
+                last
+            }
+        };
+        hot.push(&conversation, found);
+        if found.last <= settled_last {
+            hot.settled(&conversation);
+        }
+    }
+    Ok((hot, next_position))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SqliteStore;
+
+    #[test]
+    fn a_second_process_is_refused_and_told_who_is_in_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new").join("outlast.db");
+        let first = SqliteStore::open(&path).unwrap();
+        let Err(StoreError::Unavailable(why)) = SqliteStore::open(&path) else { panic!("opened twice") };
+        assert!(why.contains("another Outlast process") && why.contains("outlast.db.lock"), "{why}");
+        drop(first);
+        SqliteStore::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("outlast.db");
+        drop(SqliteStore::open(&path).unwrap());
+        Connection::open(&path).unwrap().pragma_update(None, "user_version", 2).unwrap();
+        let Err(StoreError::Broken(why)) = SqliteStore::open(&path) else { panic!("opened") };
+        assert!(why.contains("schema version 2") && why.contains("newer Outlast"), "{why}");
+    }
+}

@@ -1,0 +1,211 @@
+//! Looks at the store, each in one snapshot, on a few connections that are shared by all.
+//!
+//! A look runs on tokio's blocking threads, but never more of them at once than there are connections: a
+//! thousand readers that come back together wait for their turn as futures, not as threads with results.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use outlast_core::{ConversationId, Seq};
+use rusqlite::{Connection, Transaction};
+use tokio::sync::Semaphore;
+
+use crate::contract::{Loaded, Query, Record, StoreError, Table};
+use crate::page::{self, Page};
+use crate::sqlite::chunk::{Chunk, settled_last};
+use crate::sqlite::failure::broken;
+use crate::sqlite::hot::HotRow;
+use crate::sqlite::{Options, Shared, documents, opening, sql_int};
+
+pub(super) struct Readers {
+    idle: Mutex<Vec<Connection>>,
+    turns: Arc<Semaphore>,
+}
+
+impl Readers {
+    pub(super) fn open(path: &Path, options: &Options) -> Result<Self, StoreError> {
+        let idle: Result<Vec<_>, _> = (0..options.readers).map(|_| opening::open_reader(path)).collect();
+        Ok(Self { idle: Mutex::new(idle.map_err(broken)?), turns: Arc::new(Semaphore::new(options.readers)) })
+    }
+
+    /// Runs a look when it is its turn. If the caller goes away meanwhile, the look ends on its own.
+    pub(super) async fn with<T: Send + 'static>(
+        self: &Arc<Self>,
+        look: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let turn = Arc::clone(&self.turns).acquire_owned().await;
+        let turn = turn.map_err(|_| StoreError::Unavailable("the store is closed".into()))?;
+        let readers = Arc::clone(self);
+        let looking = tokio::task::spawn_blocking(move || {
+            let mut borrowed = Borrowed::from(readers);
+            let found = look(borrowed.db.as_mut().expect("a turn is a connection"));
+            // The connection goes back before the turn does.
+            drop(borrowed);
+            drop(turn);
+            found
+        });
+        looking.await.map_err(|error| StoreError::Unavailable(format!("a look was cut short: {error}")))?
+    }
+}
+
+/// A connection that finds its way back even if the look panics.
+struct Borrowed {
+    readers: Arc<Readers>,
+    db: Option<Connection>,
+}
+
+impl From<Arc<Readers>> for Borrowed {
+    fn from(readers: Arc<Readers>) -> Self {
+        let db = readers.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Self { readers, db }
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        self.readers.idle.lock().unwrap_or_else(PoisonError::into_inner).extend(self.db.take());
+    }
+}
+
+/// See [`crate::Store::read`].
+pub(super) fn read(
+    db: &mut Connection,
+    shared: &Shared,
+    conversation: &ConversationId,
+    after: Seq,
+    max_bytes: usize,
+) -> Result<Vec<Record>, StoreError> {
+    loop {
+        let look = Look::begin(db, shared)?;
+        if let Some((rows, _)) = look.hot(conversation, after) {
+            return look.records(conversation, after, &rows, max_bytes);
+        }
+    }
+}
+
+/// See [`crate::Store::load`].
+pub(super) fn load(
+    db: &mut Connection,
+    shared: &Shared,
+    conversation: &ConversationId,
+    messages: usize,
+) -> Result<Option<Loaded>, StoreError> {
+    loop {
+        let look = Look::begin(db, shared)?;
+        let found = documents::get(&look.tx, Table::Conversations, conversation.as_str()).map_err(broken)?;
+        let Some(document) = found else { return Ok(None) };
+        let Some((rows, hot_last)) = look.hot(conversation, document.seq) else { continue };
+        let records = look.records(conversation, document.seq, &rows, usize::MAX)?;
+        let settled_last = settled_last(&look.tx, conversation.as_str()).map_err(broken)?;
+        let query = Query {
+            conversation: Some(conversation.clone()),
+            limit: messages.saturating_add(1),
+            ..Query::default()
+        };
+        let newest = documents::list(&look.tx, Table::Messages, &query).map_err(broken)?;
+        let (messages, more_messages) = page::ascending(newest, messages);
+        let last = settled_last.max(hot_last);
+        return Ok(Some(Loaded { conversation: document, messages, more_messages, records, last }));
+    }
+}
+
+/// One snapshot, and what is needed to see the index as of that snapshot.
+struct Look<'a> {
+    shared: &'a Shared,
+    tx: Transaction<'a>,
+    /// The newest position of `recent` in this snapshot: later ones in the index are not committed yet
+    /// as far as this look is concerned.
+    newest: i64,
+    removals: u64,
+}
+
+impl<'a> Look<'a> {
+    fn begin(db: &'a mut Connection, shared: &'a Shared) -> Result<Self, StoreError> {
+        let removals = shared.hot().removals();
+        let tx = db.transaction().map_err(broken)?;
+        // The snapshot is taken by the first read, which is this one.
+        let sql = "SELECT max(position) FROM recent";
+        let newest: Option<i64> = tx
+            .prepare_cached(sql)
+            .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
+            .map_err(broken)?;
+        Ok(Self { shared, tx, newest: newest.unwrap_or(0), removals })
+    }
+
+    /// The recent rows after `after`, and the last seq among all recent rows. `None` if rows have left
+    /// the index since the snapshot: it may need them, so look again.
+    fn hot(&self, conversation: &ConversationId, after: Seq) -> Option<(Vec<HotRow>, Seq)> {
+        let hot = self.shared.hot();
+        if hot.removals() != self.removals {
+            return None;
+        }
+        let last = hot.last_until(conversation, self.newest).unwrap_or(Seq::ZERO);
+        Some((hot.rows(conversation, after, self.newest), last))
+    }
+
+    /// Records after `after`: those that are settled, then the recent ones beyond them.
+    fn records(
+        &self,
+        conversation: &ConversationId,
+        after: Seq,
+        recent: &[HotRow],
+        max_bytes: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        let mut page = Page::of(max_bytes);
+        let Some(reached) = self.settled(conversation, after, &mut page)? else {
+            return Ok(page.into_records());
+        };
+        let sql = "SELECT bytes FROM recent WHERE position = ?1";
+        let mut statement = self.tx.prepare_cached(sql).map_err(broken)?;
+        for row in recent.iter().filter(|row| row.last > reached) {
+            let mut found = statement.query([row.position]).map_err(broken)?;
+            // Missing only if the conversation was deleted before this snapshot.
+            let Some(found) = found.next().map_err(broken)? else { break };
+            let chunk = Chunk { first: row.first, last: row.last, bytes: found.get(0).map_err(broken)? };
+            if !add(&mut page, chunk, after)? {
+                break;
+            }
+        }
+        Ok(page.into_records())
+    }
+
+    /// Adds settled records; gives how far they go, or `None` if the page is complete.
+    fn settled(
+        &self,
+        conversation: &ConversationId,
+        after: Seq,
+        page: &mut Page,
+    ) -> Result<Option<Seq>, StoreError> {
+        // Chunks do not overlap: the one with the largest first seq up to `after` is the only one before
+        // `after` that can reach beyond it.
+        let sql = "SELECT first_seq, last_seq, bytes FROM log WHERE conversation = ?1 AND first_seq >= \
+                   coalesce((SELECT max(first_seq) FROM log WHERE conversation = ?1 AND first_seq <= ?2), 0) \
+                   ORDER BY first_seq";
+        let mut statement = self.tx.prepare_cached(sql).map_err(broken)?;
+        let mut rows = statement.query((conversation.as_str(), sql_int(after.0))).map_err(broken)?;
+        let mut reached = after;
+        while let Some(row) = rows.next().map_err(broken)? {
+            let first = Seq(row.get::<_, i64>(0).map_err(broken)?.cast_unsigned());
+            let last = Seq(row.get::<_, i64>(1).map_err(broken)?.cast_unsigned());
+            if last <= after {
+                continue;
+            }
+            reached = last;
+            let Some(bytes) = row.get(2).map_err(broken)? else { continue };
+            if !add(page, Chunk { first, last, bytes }, after)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(reached))
+    }
+}
+
+/// Adds the records after `after`; false once the page is complete.
+fn add(page: &mut Page, chunk: Chunk, after: Seq) -> Result<bool, StoreError> {
+    for record in chunk.records()? {
+        if record.seq > after && !page.add(record) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

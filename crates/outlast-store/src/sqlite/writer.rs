@@ -1,0 +1,232 @@
+//! The one thread that writes: takes what waits, commits it together, answers, tidies up, gathers again.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use outlast_core::{ConversationId, Seq};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::contract::{Append, AppendError, StoreError};
+use crate::fault::point;
+use crate::sqlite::batch::Waiting;
+use crate::sqlite::failure::Failure;
+use crate::sqlite::{Shared, pace};
+
+/// A batch is closed when it holds this many bytes, so that one commit stays short.
+const BATCH_BYTES: usize = 8 << 20;
+
+/// A batch is closed when it holds this many appends.
+const BATCH_APPENDS: usize = 4096;
+
+/// The write-ahead log is copied into the file after about this many bytes: often enough that a reader
+/// searches a short one, rarely enough that pages written again and again are copied once.
+const CHECKPOINT_BYTES: usize = 16 << 20;
+
+/// The write-ahead log starts over only when no reader needs it. If it has become this many pages long
+/// because there always was one, the writer waits until they have turned to the file.
+const WAL_PAGES: i64 = 8192;
+
+/// What the writer can be asked for.
+pub(super) enum Command {
+    Append { append: Append, answer: oneshot::Sender<Result<(), AppendError>> },
+    Trim { conversation: ConversationId, first: Seq, last: Seq, answer: Answer },
+    Delete { conversation: ConversationId, answer: Answer },
+    Settle { answer: Answer },
+}
+
+type Answer = oneshot::Sender<Result<(), StoreError>>;
+
+/// What the writer owns.
+pub(super) struct Parts {
+    pub(super) db: Connection,
+    /// Held until the writer has ended: only then may another process come.
+    pub(super) lock: File,
+    pub(super) next_position: i64,
+    pub(super) chunk_bytes: usize,
+    pub(super) cut_from: usize,
+}
+
+pub(super) struct Writer {
+    pub(super) db: Connection,
+    pub(super) shared: Arc<Shared>,
+    /// Never given twice in one run, not even after a rollback: readers tell snapshots apart by it.
+    pub(super) next_position: i64,
+    pub(super) chunk_bytes: usize,
+    /// Fewer settled rows than this at the front of `recent` are not worth a transaction.
+    pub(super) cut_from: usize,
+    /// Bytes written since the last checkpoint, about.
+    pub(super) written: usize,
+    /// Set once, by the failure that nothing may be written after.
+    pub(super) fatal: Option<Failure>,
+}
+
+/// Starts the thread; it ends when the last sender is gone and everything sent is done.
+pub(super) fn start(
+    parts: Parts,
+    commands: mpsc::Receiver<Command>,
+    shared: Arc<Shared>,
+) -> Result<JoinHandle<()>, StoreError> {
+    let Parts { db, lock, next_position, chunk_bytes, cut_from } = parts;
+    let run = move || {
+        let alarm = Alarm(Arc::clone(&shared));
+        let mut writer = Writer { db, shared, next_position, chunk_bytes, cut_from, written: 0, fatal: None };
+        writer.run(commands);
+        // In this order: the database is closed, then others may have it.
+        drop(writer);
+        drop(lock);
+        drop(alarm);
+    };
+    let started = thread::Builder::new().name("outlast-writer".into()).spawn(run);
+    started.map_err(|error| StoreError::Unavailable(format!("cannot start the writer: {error}")))
+}
+
+impl Writer {
+    fn run(&mut self, mut commands: mpsc::Receiver<Command>) {
+        let mut appends = Vec::new();
+        while let Some(first) = commands.blocking_recv() {
+            let began = Instant::now();
+            let others = gather(first, &mut commands, &mut appends);
+            point("append.received");
+            let gathered = appends.len();
+            if gathered > 0 {
+                self.batch(&mut appends);
+            }
+            for other in others {
+                self.serve(other);
+            }
+            // Tidying fills the pause before the next batch. It goes on while nobody waits.
+            while self.tidy() && commands.is_empty() {}
+            if let Some(rest) = pace::gather(gathered).checked_sub(began.elapsed()) {
+                thread::sleep(rest);
+            }
+        }
+    }
+
+    fn serve(&mut self, command: Command) {
+        let (answer, result) = match command {
+            Command::Append { append, answer } => return self.batch(&mut vec![Waiting { append, answer }]),
+            Command::Trim { conversation, first, last, answer } => {
+                (answer, self.trim(&conversation, first, last))
+            }
+            Command::Delete { conversation, answer } => (answer, self.delete(&conversation)),
+            Command::Settle { answer } => (answer, self.settle_everything()),
+        };
+        // A caller that has gone away does not need its answer.
+        answer.send(result.map_err(|failure| failure.to_store_error())).ok();
+    }
+
+    /// One bounded step of housekeeping; whether there is more to do.
+    fn tidy(&mut self) -> bool {
+        if self.fatal.is_some() {
+            return false;
+        }
+        let more = match self.settle_step() {
+            Ok(more) => more,
+            Err(failure) => {
+                // Nothing is lost: what is not settled stays where it is and is tried again later.
+                tracing::warn!(?failure, "recent records could not be settled");
+                false
+            }
+        };
+        if self.written >= CHECKPOINT_BYTES {
+            self.written = 0;
+            self.checkpoint();
+        }
+        more
+    }
+
+    fn checkpoint(&mut self) {
+        // Passive never waits for readers; what it cannot copy now it copies the next time.
+        let pages = |row: &Row<'_>| row.get::<_, i64>(1);
+        let mut done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], pages);
+        if let Ok(pages_now) = done
+            && pages_now > WAL_PAGES
+        {
+            done = self.db.query_row("PRAGMA wal_checkpoint(RESTART)", [], pages);
+        }
+        if let Err(error) = done {
+            tracing::warn!(%error, "checkpoint failed");
+            let failure = Failure::before_commit(&error);
+            self.note(&failure);
+        }
+    }
+
+    /// Runs `work` in a transaction and commits it. On a failure nothing of it is there.
+    pub(super) fn transact<T>(
+        &mut self,
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, Failure> {
+        if let Some(fatal) = &self.fatal {
+            return Err(fatal.clone());
+        }
+        let result = transact(&mut self.db, work);
+        if let Err(failure) = &result {
+            self.note(failure);
+        }
+        result
+    }
+
+    /// After a fatal failure nothing is written any more, and whoever watches can end the process.
+    pub(super) fn note(&mut self, failure: &Failure) {
+        if let Failure::Fatal(why) = failure
+            && self.fatal.is_none()
+        {
+            tracing::error!(%why, "storage failed; nothing is written any more");
+            self.fatal = Some(failure.clone());
+            self.shared.failed.send_replace(true);
+        }
+    }
+}
+
+fn transact<T>(
+    db: &mut Connection,
+    work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+) -> Result<T, Failure> {
+    // Dropped without a commit, the transaction is rolled back.
+    let tx = db
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(|error| Failure::before_commit(&error))?;
+    let done = work(&tx).map_err(|error| Failure::before_commit(&error))?;
+    tx.commit().map_err(|error| Failure::at_commit(&error))?;
+    Ok(done)
+}
+
+/// Takes what waits until the batch is full; appends apart from the rest, in order.
+fn gather(
+    first: Command,
+    commands: &mut mpsc::Receiver<Command>,
+    appends: &mut Vec<Waiting>,
+) -> Vec<Command> {
+    let mut others = Vec::new();
+    let mut bytes = 0;
+    let mut next = Some(first);
+    while let Some(command) = next {
+        match command {
+            Command::Append { append, answer } => {
+                bytes += append.records.iter().map(|record| record.bytes.len()).sum::<usize>();
+                appends.push(Waiting { append, answer });
+            }
+            Command::Trim { .. } | Command::Delete { .. } | Command::Settle { .. } => others.push(command),
+        }
+        if bytes >= BATCH_BYTES || appends.len() >= BATCH_APPENDS {
+            break;
+        }
+        next = commands.try_recv().ok();
+    }
+    others
+}
+
+/// Tells everybody if the writer ends by a panic: claims stop waiting, the server can end.
+struct Alarm(Arc<Shared>);
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.failed.send_replace(true);
+            self.0.finished.send_replace(u64::MAX);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! The conformance suite: what the contract says, as tests that every store passes.
+//!
+//! A store joins with one [`Subject`] and one call of [`conformance!`](crate::conformance), which makes
+//! each case a test of its own.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use outlast_core::{ConversationId, Seq, UserId};
+
+use crate::contract::{Append, Change, Document, Fence, Record, Store, Table};
+
+pub mod appends;
+pub mod documents;
+pub mod ownership;
+pub mod reads;
+pub mod removal;
+
+/// A store under test, empty at first.
+#[async_trait]
+pub trait Subject: Send {
+    /// The store.
+    fn store(&self) -> Arc<dyn Store>;
+
+    /// Closes the store and opens it again, as a restart would; nothing for a store that forgets.
+    /// Nobody else may hold the store meanwhile.
+    async fn reopen(&mut self);
+
+    /// Whether what was appended is still there after `reopen`.
+    fn durable(&self) -> bool;
+
+    /// Lets the store move what it holds to where it will stay, if it does such a thing on its own time.
+    async fn settle(&mut self) {}
+}
+
+/// The memory store as a subject.
+pub struct Memory(pub Arc<dyn Store>);
+
+#[async_trait]
+impl Subject for Memory {
+    fn store(&self) -> Arc<dyn Store> {
+        self.0.clone()
+    }
+
+    async fn reopen(&mut self) {}
+
+    fn durable(&self) -> bool {
+        false
+    }
+}
+
+/// Makes every case of the suite a `#[tokio::test]`; the expression gives a fresh [`Subject`].
+#[macro_export]
+macro_rules! conformance {
+    ($subject:expr) => {
+        $crate::conformance!(@cases $subject; appends:
+            records_come_back_byte_for_byte
+            an_append_may_only_change_documents
+            a_refused_append_leaves_nothing_behind
+            a_wrong_expected_seq_is_a_conflict
+            an_append_cannot_be_written_twice
+            appends_of_many_conversations_go_on_side_by_side
+            appends_on_their_way_together_are_each_judged
+            what_was_acknowledged_survives_a_restart
+        );
+        $crate::conformance!(@cases $subject; reads:
+            a_page_is_limited_by_bytes_but_never_empty
+            pages_join_without_holes
+            reading_past_the_end_finds_nothing
+            load_knows_nothing_of_a_conversation_without_a_document
+            load_gives_what_follows_the_document
+            load_gives_the_newest_messages_in_order
+            load_is_one_consistent_look
+            watchers_are_woken
+        );
+        $crate::conformance!(@cases $subject; documents:
+            a_put_replaces_every_field
+            changes_apply_in_order
+            tables_do_not_share_ids
+            list_needs_a_table
+            list_is_newest_first_and_pages
+            every_given_key_must_match
+            documents_survive_a_restart
+        );
+        $crate::conformance!(@cases $subject; ownership:
+            a_claim_shuts_the_former_owner_out
+            fences_only_grow
+            a_released_fence_writes_nothing
+            a_stale_release_is_harmless
+            conversations_have_separate_owners
+            a_claim_never_overlaps_an_append
+        );
+        $crate::conformance!(@cases $subject; removal:
+            trim_leaves_a_hole
+            trim_may_take_everything
+            trim_ignores_what_is_not_there
+            trimmed_records_stay_away_after_a_restart
+            delete_removes_everything_of_one_conversation
+            delete_shuts_the_owner_out
+            a_deleted_conversation_begins_anew
+            deleted_stays_deleted_after_a_restart
+        );
+    };
+    (@cases $subject:expr; $group:ident: $($case:ident)*) => {
+        mod $group {
+            #[allow(unused_imports)]
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $case() {
+                    let mut subject = $subject;
+                    $crate::suite::$group::$case(&mut subject).await;
+                }
+            )*
+        }
+    };
+}
+
+/// A conversation's id.
+pub fn conversation(id: &str) -> ConversationId {
+    ConversationId::from(id)
+}
+
+/// An append of these lines after `expected`, without documents.
+pub fn append(conversation: &ConversationId, fence: Fence, expected: u64, lines: &[&str]) -> Append {
+    let mut seq = Seq(expected);
+    let mut records = Vec::new();
+    for line in lines {
+        seq = seq.next();
+        records.push(Record { seq, bytes: Bytes::copy_from_slice(line.as_bytes()) });
+    }
+    Append {
+        conversation: conversation.clone(),
+        fence,
+        expected: Seq(expected),
+        records,
+        changes: Vec::new(),
+    }
+}
+
+/// A document with the given keys, and something in every other field.
+pub fn document(table: Table, id: &str, conversation: &ConversationId, order: i64) -> Document {
+    Document {
+        table,
+        id: id.to_owned(),
+        conversation: conversation.clone(),
+        user: UserId::from("user"),
+        seq: Seq::ZERO,
+        order,
+        status: String::new(),
+        request: String::new(),
+        body: format!(r#"{{"title":"{id}","content":"Grüße, 世界"}}"#),
+        state: if table == Table::Conversations { format!("state of {id}") } else { String::new() },
+    }
+}
+
+/// The document of a conversation as of `seq`.
+pub fn head(conversation: &ConversationId, seq: u64) -> Document {
+    Document { seq: Seq(seq), ..document(Table::Conversations, conversation.as_str(), conversation, 1) }
+}
+
+/// An append without records that puts these documents.
+pub fn put(conversation: &ConversationId, fence: Fence, expected: u64, documents: Vec<Document>) -> Append {
+    let changes = documents.into_iter().map(Change::Put).collect();
+    Append { changes, ..append(conversation, fence, expected, &[]) }
+}
+
+/// Claims and appends these lines after `expected`.
+pub async fn write(store: &dyn Store, conversation: &ConversationId, expected: u64, lines: &[&str]) -> Fence {
+    let fence = store.claim(conversation).await.expect("claim");
+    store.append(append(conversation, fence, expected, lines)).await.expect("append");
+    fence
+}
+
+/// Every record as (seq, text).
+pub async fn all(store: &dyn Store, conversation: &ConversationId) -> Vec<(u64, String)> {
+    texts(&store.read(conversation, Seq::ZERO, usize::MAX).await.expect("read"))
+}
+
+/// Records as (seq, text).
+pub fn texts(records: &[Record]) -> Vec<(u64, String)> {
+    records.iter().map(|record| (record.seq.0, String::from_utf8_lossy(&record.bytes).into_owned())).collect()
+}
+
+/// What `texts` gives for these.
+pub fn lines(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
+    expected.iter().map(|(seq, line)| (*seq, (*line).to_owned())).collect()
+}

@@ -1,0 +1,103 @@
+//! Wake-ups for those who watch a conversation inside this process.
+//!
+//! Almost nobody watches almost all of the time, so a wake must cost next to nothing when nobody does,
+//! and a conversation that is no longer watched must leave nothing behind.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use outlast_core::{ConversationId, Seq};
+use tokio::sync::watch;
+
+/// Abandoned entries are swept when the map has doubled, and never below this size.
+const SWEEP_FROM: usize = 64;
+
+/// Who waits for which conversation.
+#[derive(Default)]
+pub(crate) struct Wakes {
+    senders: Mutex<Senders>,
+    // A copy of the map's size, so that a wake nobody waits for takes no lock.
+    watched: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Senders {
+    by_conversation: HashMap<ConversationId, watch::Sender<Seq>>,
+    sweep_at: usize,
+}
+
+impl Wakes {
+    /// A receiver that changes with every later wake of this conversation.
+    pub(crate) fn watch(&self, conversation: &ConversationId) -> watch::Receiver<Seq> {
+        let mut senders = self.lock();
+        if senders.by_conversation.len() >= senders.sweep_at {
+            // Conversations that nobody writes to are never woken, so a wake cannot be what prunes them.
+            senders.by_conversation.retain(|_, sender| sender.receiver_count() > 0);
+            senders.sweep_at = (senders.by_conversation.len() * 2).max(SWEEP_FROM);
+        }
+        let sender = senders
+            .by_conversation
+            .entry(conversation.clone())
+            .or_insert_with(|| watch::Sender::new(Seq::ZERO));
+        let receiver = sender.subscribe();
+        self.watched.store(senders.by_conversation.len(), Ordering::SeqCst);
+        receiver
+    }
+
+    /// Wakes the watchers of one conversation. To be called after the change can be read.
+    pub(crate) fn wake(&self, conversation: &ConversationId, last: Seq) {
+        self.wake_all([(conversation, last)]);
+    }
+
+    /// Wakes the watchers of many conversations under one lock.
+    pub(crate) fn wake_all<'a>(&self, changed: impl IntoIterator<Item = (&'a ConversationId, Seq)>) {
+        if self.watched.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut senders = self.lock();
+        for (conversation, last) in changed {
+            let Some(sender) = senders.by_conversation.get(conversation) else { continue };
+            if sender.receiver_count() == 0 {
+                senders.by_conversation.remove(conversation);
+            } else {
+                sender.send_replace(last);
+            }
+        }
+        self.watched.store(senders.by_conversation.len(), Ordering::SeqCst);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Senders> {
+        // Every critical section leaves the map whole, so a panic elsewhere does not spoil it.
+        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wake_reaches_every_watcher_of_that_conversation_only() {
+        let wakes = Wakes::default();
+        let (a, b) = (ConversationId::from("a"), ConversationId::from("b"));
+        let (first, second, other) = (wakes.watch(&a), wakes.watch(&a), wakes.watch(&b));
+        wakes.wake(&a, Seq(7));
+        assert_eq!((*first.borrow(), *second.borrow(), *other.borrow()), (Seq(7), Seq(7), Seq::ZERO));
+        assert!(first.has_changed().unwrap() && !other.has_changed().unwrap());
+    }
+
+    #[test]
+    fn what_nobody_watches_is_forgotten() {
+        let wakes = Wakes::default();
+        for n in 0..10 * SWEEP_FROM {
+            drop(wakes.watch(&ConversationId::from(format!("c{n}"))));
+        }
+        assert!(wakes.lock().by_conversation.len() <= SWEEP_FROM);
+
+        let a = ConversationId::from("a");
+        drop(wakes.watch(&a));
+        wakes.wake(&a, Seq(1));
+        assert!(!wakes.lock().by_conversation.contains_key(&a));
+    }
+}

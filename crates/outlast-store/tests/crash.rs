@@ -1,0 +1,109 @@
+//! Killed at every fault point, again and again in the same folder: what was acknowledged is there, byte
+//! for byte, the log has no holes, and the next owner goes on.
+//!
+//! The writer is this same test binary, started as a process of its own that aborts itself. That proves
+//! what survives the process; what survives the machine is up to fsync.
+#![cfg(feature = "fault-points")]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use outlast_core::Seq;
+use outlast_store::suite::{append, conversation};
+use outlast_store::{Append, Change, SqliteOptions, SqliteStore, Store, Table, fault, suite};
+
+const CONVERSATIONS: usize = 4;
+const APPENDS: usize = 60;
+
+fn options() -> SqliteOptions {
+    SqliteOptions { chunk_bytes: 300, hot_bytes: 1500, hot_rows: 24, ..SqliteOptions::default() }
+}
+
+fn line(c: usize, seq: u64) -> String {
+    format!("record {seq} of {c}, {}", "x".repeat((seq % 40) as usize))
+}
+
+#[test]
+fn what_was_acknowledged_survives_a_crash_at_every_point() {
+    for point in fault::POINTS {
+        let folder = tempfile::tempdir().unwrap();
+        let mut crashes = 0;
+        for hit in [1, 2, 5] {
+            // The points in `open` are passed once in each process.
+            let hit = if point.starts_with("open.") { 1 } else { hit };
+            crashes += usize::from(!run_writer(folder.path(), &format!("{point}:{hit}")));
+            check(folder.path(), point);
+        }
+        assert_eq!(crashes, 3, "{point} was reached in every run");
+        assert!(run_writer(folder.path(), "none"), "a healthy run ends well after {point}");
+        check(folder.path(), point);
+    }
+}
+
+/// Whether the writer came to its end.
+fn run_writer(folder: &Path, fault: &str) -> bool {
+    let mut writer = Command::new(std::env::current_exe().unwrap());
+    writer.args(["--exact", "the_writer_process", "--ignored", "--quiet"]);
+    writer.env("OUTLAST_CRASH_FOLDER", folder).env("OUTLAST_FAULT", fault);
+    writer.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+}
+
+/// What each conversation's log must at least hold: written down by the writer after each answer.
+fn acknowledged(folder: &Path, c: usize) -> PathBuf {
+    folder.join(format!("acknowledged-{c}"))
+}
+
+fn check(folder: &Path, point: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let store = SqliteStore::open_with(&folder.join("outlast.db"), options()).unwrap();
+        for c in 0..CONVERSATIONS {
+            let id = conversation(&format!("c{c}"));
+            let found = suite::all(&store, &id).await;
+            let expected: Vec<_> = (1..=found.len() as u64).map(|seq| (seq, line(c, seq))).collect();
+            assert_eq!(found, expected, "after {point}");
+            let acknowledged = fs::metadata(acknowledged(folder, c)).map_or(0, |file| file.len());
+            assert!(found.len() as u64 >= acknowledged, "after {point}: {acknowledged} were acknowledged");
+            let document = store.get(Table::Conversations, id.as_str()).await.unwrap();
+            let reflected = document.map_or(0, |document| document.seq.0);
+            assert_eq!(reflected, found.len() as u64, "after {point}: document and log changed together");
+        }
+    });
+}
+
+#[test]
+#[ignore = "started by the test above, as a process"]
+fn the_writer_process() {
+    let Some(folder) = std::env::var_os("OUTLAST_CRASH_FOLDER").map(PathBuf::from) else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let store = SqliteStore::open_with(&folder.join("outlast.db"), options()).unwrap();
+        let mut writers = Vec::new();
+        for c in 0..CONVERSATIONS {
+            writers.push(write(&store, &folder, c));
+        }
+        let [a, b, c, d] = writers.try_into().ok().unwrap();
+        tokio::join!(a, b, c, d);
+    });
+}
+
+async fn write(store: &SqliteStore, folder: &Path, c: usize) {
+    let id = conversation(&format!("c{c}"));
+    let fence = store.claim(&id).await.unwrap();
+    let mut last = suite::all(store, &id).await.len() as u64;
+    // One byte for each acknowledged record; what an earlier run wrote without hearing of it counts too.
+    let mut acknowledged = File::create(acknowledged(folder, c)).unwrap();
+    acknowledged.write_all(&vec![b'.'; last as usize]).unwrap();
+    for n in 0..APPENDS {
+        let lines: Vec<String> = (1..=1 + n as u64 % 2).map(|k| line(c, last + k)).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let next = last + lines.len() as u64;
+        let changes = vec![Change::Put(suite::head(&id, next))];
+        store.append(Append { changes, ..append(&id, fence, last, &lines) }).await.unwrap();
+        acknowledged.write_all(&vec![b'.'; lines.len()]).unwrap();
+        last = next;
+    }
+    assert_eq!(store.load(&id, 0).await.unwrap().unwrap().last, Seq(last));
+}

@@ -1,0 +1,66 @@
+//! Everything around the API: health, the page, the API's own description.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Response};
+use serde_json::json;
+
+use super::App;
+use super::error::Problem;
+
+/// The page at `/`: enough to send, watch, reload and cancel.
+const PAGE: &str = include_str!("../page.html");
+/// The API for machines. A test holds it to the routes.
+pub(crate) const OPENAPI: &str = include_str!("../openapi.json");
+/// Nothing from elsewhere, and no script but the page's own.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
+     connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+pub(crate) async fn page() -> Response {
+    ([(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(PAGE)).into_response()
+}
+
+pub(crate) async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}
+
+pub(crate) async fn alive() -> Response {
+    axum::Json(json!({"status": "ok"})).into_response()
+}
+
+/// Ready to take work: the store answers and the server is not stopping.
+pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
+    if app.draining() {
+        return Err(Problem::draining());
+    }
+    app.engine().check().await?;
+    Ok(axum::Json(json!({"status": "ready"})).into_response())
+}
+
+pub(crate) async fn capabilities(State(app): State<App>) -> Response {
+    let body = json!({
+        "name": "outlast",
+        "version": env!("CARGO_PKG_VERSION"),
+        "background": true,
+        "transports": ["sse", "websocket", "polling"],
+        "durability": app.engine().durability(),
+        "models": app.engine().models(),
+        "tools": [],
+        "approvals": false,
+        "sandbox": "none",
+    });
+    axum::Json(body).into_response()
+}
+
+pub(crate) async fn models(State(app): State<App>) -> Response {
+    let data: Vec<_> = app.engine().models().into_iter().map(|id| json!({"id": id, "object": "model"})).collect();
+    axum::Json(json!({"object": "list", "data": data})).into_response()
+}
+
+pub(crate) async fn nothing_here() -> (StatusCode, Problem) {
+    (StatusCode::NOT_FOUND, Problem::not_found())
+}
+
+pub(crate) async fn wrong_method() -> (StatusCode, Problem) {
+    (StatusCode::METHOD_NOT_ALLOWED, Problem::wrong_method())
+}

@@ -1,0 +1,80 @@
+//! Conversations: make, list, look, change, delete.
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use outlast_core::{ConversationId, Seq};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::App;
+use super::body::{Json, Params, request_id};
+use super::error::Problem;
+use super::generations::paging;
+
+/// Messages in a view if nothing is said, and at most.
+pub(crate) const MESSAGES_USUAL: usize = 200;
+const MESSAGES_MOST: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ConversationBody {
+    title: Option<String>,
+    metadata: Option<Map<String, Value>>,
+}
+
+pub(crate) async fn create(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Json(body): Json<ConversationBody>,
+) -> Result<Response, Problem> {
+    let request = request_id(&headers, None)?;
+    let metadata = body.metadata.map(Value::Object);
+    let id = app.engine().create_conversation(&app.user(), body.title, metadata, request).await?;
+    let view = app.engine().view(&app.user(), &id, 0).await?;
+    Ok((StatusCode::CREATED, axum::Json(view.conversation)).into_response())
+}
+
+pub(crate) async fn list(State(app): State<App>, params: Params) -> Result<Response, Problem> {
+    let page = app.engine().conversations(&app.user(), paging(&params)?).await?;
+    Ok(axum::Json(json!({"data": page.data, "nextCursor": page.next_cursor})).into_response())
+}
+
+pub(crate) async fn read(
+    State(app): State<App>,
+    Path(id): Path<ConversationId>,
+    params: Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit(MESSAGES_USUAL, MESSAGES_MOST)?;
+    Ok(axum::Json(app.engine().view(&app.user(), &id, limit).await?).into_response())
+}
+
+pub(crate) async fn messages(
+    State(app): State<App>,
+    Path(id): Path<ConversationId>,
+    params: Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit(MESSAGES_USUAL, MESSAGES_MOST)?;
+    let before = params.number("before")?.map(Seq);
+    let (data, has_more) = app.engine().messages(&app.user(), &id, before, limit).await?;
+    Ok(axum::Json(json!({"data": data, "hasMore": has_more})).into_response())
+}
+
+pub(crate) async fn update(
+    State(app): State<App>,
+    Path(id): Path<ConversationId>,
+    Json(body): Json<ConversationBody>,
+) -> Result<Response, Problem> {
+    let metadata = body.metadata.map(Value::Object);
+    app.engine().update_conversation(&app.user(), &id, body.title, metadata).await?;
+    let view = app.engine().view(&app.user(), &id, 0).await?;
+    Ok(axum::Json(view.conversation).into_response())
+}
+
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Path(id): Path<ConversationId>,
+) -> Result<StatusCode, Problem> {
+    app.engine().delete_conversation(&app.user(), &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

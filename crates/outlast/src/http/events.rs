@@ -1,0 +1,205 @@
+//! Events as a stream (SSE) or as pages.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::{self, Stream, StreamExt};
+use outlast_core::{ConversationId, ConversationView, GenerationId, Seq, head};
+use outlast_engine::{FollowError, Follower};
+use outlast_store::Record;
+use serde_json::json;
+use tokio::time::Interval;
+use tokio_util::sync::CancellationToken;
+
+use super::App;
+use super::body::Params;
+use super::conversations::MESSAGES_USUAL;
+use super::error::Problem;
+use super::generations::{PAGE_MOST, PAGE_USUAL};
+
+/// A silent stream says at least this often that it is alive.
+pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+pub(crate) async fn of_generation(
+    State(app): State<App>,
+    Path(id): Path<GenerationId>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    let after = cursor(&headers, &params)?;
+    match params.text("format") {
+        Some("json") => return page(&app, &id, after, &params).await,
+        Some("sse") | None => {}
+        Some(other) => return Err(Problem::invalid("format", format!("{other:?} is not sse or json"))),
+    }
+    let user = app.user();
+    let Some(follower) = app.engine().follow_generation(&user, &id, after).await? else {
+        return Ok(event_stream(stream::empty()));
+    };
+    follower.check().await?;
+    let conversation = app.engine().generation(&user, &id).await?.conversation_id;
+    Ok(event_stream(follow(app, conversation, follower, Instead::End)))
+}
+
+pub(crate) async fn of_conversation(
+    State(app): State<App>,
+    Path(id): Path<ConversationId>,
+    headers: HeaderMap,
+    params: Params,
+) -> Result<Response, Problem> {
+    let user = app.user();
+    if let Some(after) = cursor(&headers, &params)? {
+        let follower = app.engine().follow_conversation(&user, &id, after).await?;
+        follower.check().await?;
+        return Ok(event_stream(follow(app, id, follower, Instead::GoOn)));
+    }
+    let view = app.engine().view(&user, &id, MESSAGES_USUAL).await?;
+    let follower = app.engine().follow_conversation(&user, &id, view.last_seq).await?;
+    let first = stream::iter([Ok(snapshot_frame(&view))]);
+    Ok(event_stream(first.chain(follow(app, id, follower, Instead::GoOn))))
+}
+
+/// Where the reader stands: `?after=`, or what a browser repeats in `Last-Event-ID`.
+fn cursor(headers: &HeaderMap, params: &Params) -> Result<Option<Seq>, Problem> {
+    if let Some(after) = params.number("after")? {
+        return Ok(Some(Seq(after)));
+    }
+    let Some(last) = headers.get("last-event-id") else { return Ok(None) };
+    let last = last.to_str().ok().and_then(|text| text.trim().parse().ok());
+    last.map(|seq| Some(Seq(seq))).ok_or_else(|| Problem::invalid("Last-Event-ID", "is not a position"))
+}
+
+async fn page(app: &App, id: &GenerationId, after: Option<Seq>, params: &Params) -> Result<Response, Problem> {
+    let limit = params.limit(PAGE_USUAL, PAGE_MOST.max(1_000))?;
+    let page = app.engine().events(&app.user(), id, after, limit).await?;
+    let mut body = Vec::with_capacity(64 + page.records.iter().map(|record| record.bytes.len() + 1).sum::<usize>());
+    body.extend_from_slice(b"{\"data\":[");
+    for (index, record) in page.records.iter().enumerate() {
+        if index > 0 {
+            body.push(b',');
+        }
+        body.extend_from_slice(&record.bytes); // the very bytes of the log, as every other reader gets them
+    }
+    let rest = json!({"nextAfter": page.after, "ended": page.ended}).to_string();
+    body.extend_from_slice(b"],");
+    body.extend_from_slice(&rest.as_bytes()[1..]);
+    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+/// What a reader gets in place of events that are no longer kept.
+#[derive(Clone, Copy)]
+enum Instead {
+    /// The messages, and that is all: the generation is long over.
+    End,
+    /// The messages, and then what happens from there.
+    GoOn,
+}
+
+struct Following {
+    app: App,
+    conversation: ConversationId,
+    follower: Option<Follower>,
+    instead: Instead,
+    keep_alive: Interval,
+    stopping: CancellationToken,
+}
+
+fn follow(
+    app: App,
+    conversation: ConversationId,
+    follower: Follower,
+    instead: Instead,
+) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let stopping = app.engine().stopping();
+    let start = tokio::time::Instant::now() + KEEP_ALIVE;
+    let keep_alive = tokio::time::interval_at(start, KEEP_ALIVE);
+    let following = Following { app, conversation, follower: Some(follower), instead, keep_alive, stopping };
+    stream::unfold(following, |mut following| async move {
+        let frame = following.next().await?;
+        Some((Ok(frame), following))
+    })
+}
+
+impl Following {
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let follower = self.follower.as_mut()?;
+            let next = tokio::select! {
+                biased;
+                next = follower.next() => next,
+                _ = self.keep_alive.tick() => return Some(Bytes::from_static(b": keep-alive\n\n")),
+                // The reader comes back to whoever serves then; the events are not over.
+                () = self.stopping.cancelled() => return None,
+            };
+            match next {
+                Ok(Some(batch)) => return Some(batch.wire(frames)),
+                Ok(None) => return None,
+                Err(FollowError::Trimmed { .. } | FollowError::Ahead { .. }) => {
+                    return self.snapshot().await;
+                }
+                Err(FollowError::Store(error)) => {
+                    tracing::warn!(%error, "a reader is dropped: the log cannot be read");
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn snapshot(&mut self) -> Option<Bytes> {
+        self.follower = None;
+        let user = self.app.user();
+        let view = self.app.engine().view(&user, &self.conversation, MESSAGES_USUAL).await.ok()?;
+        if let Instead::GoOn = self.instead {
+            let follower =
+                self.app.engine().follow_conversation(&user, &self.conversation, view.last_seq).await;
+            self.follower = Some(follower.ok()?);
+        }
+        Some(snapshot_frame(&view))
+    }
+}
+
+/// Records as SSE frames.
+pub(crate) fn frames(records: &[Record]) -> Bytes {
+    let size = records.iter().map(|record| record.bytes.len() + 64).sum();
+    let mut out = Vec::with_capacity(size);
+    for record in records {
+        let kind = head(&record.bytes).map_or_else(|_| "message".to_owned(), |head| head.kind.into_owned());
+        out.extend_from_slice(b"id: ");
+        out.extend_from_slice(record.seq.to_string().as_bytes());
+        out.extend_from_slice(b"\nevent: ");
+        out.extend_from_slice(kind.as_bytes());
+        out.extend_from_slice(b"\ndata: ");
+        out.extend_from_slice(&record.bytes);
+        out.extend_from_slice(b"\n\n");
+    }
+    out.into()
+}
+
+/// A view as an event. It is no event of the log: it stands for all of them up to its seq.
+pub(crate) fn snapshot_event(view: &ConversationView) -> serde_json::Value {
+    json!({
+        "seq": view.last_seq,
+        "ts": outlast_engine::Clock::System.now(),
+        "generationId": null,
+        "requestId": null,
+        "type": "snapshot",
+        "payload": view,
+    })
+}
+
+fn snapshot_frame(view: &ConversationView) -> Bytes {
+    format!("id: {}\nevent: snapshot\ndata: {}\n\n", view.last_seq, snapshot_event(view)).into()
+}
+
+fn event_stream(stream: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response {
+    let mut response = Body::from_stream(stream).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}

@@ -1,0 +1,215 @@
+//! The WebSocket of a conversation: the same events as everywhere, and commands on the way back.
+
+use std::time::Duration;
+
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse, Response};
+use outlast_core::{ConversationId, GenerationId, Seq};
+use outlast_engine::{FollowError, Follower};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::App;
+use super::body::parse;
+use super::conversations::MESSAGES_USUAL;
+use super::error::Problem;
+use super::events::{KEEP_ALIVE, snapshot_event};
+use super::generations::{StartBody, started_json};
+
+/// A client must say hello in this time.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
+/// A client that takes nothing for this long is dropped. It can come back where it was.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What a client may send.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Frame {
+    #[serde(rename = "type")]
+    kind: String,
+    request_id: Option<String>,
+    payload: Option<Box<RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Hello {
+    last_seq: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Cancel {
+    generation_id: GenerationId,
+}
+
+pub(crate) async fn connect(
+    State(app): State<App>,
+    Path(id): Path<ConversationId>,
+    upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;
+    app.engine().view(&app.user(), &id, 0).await?;
+    let upgrade = upgrade.max_message_size(app.0.body_bytes);
+    Ok(upgrade.on_upgrade(move |socket| Session { app, id, socket }.run()).into_response())
+}
+
+struct Session {
+    app: App,
+    id: ConversationId,
+    socket: WebSocket,
+}
+
+/// The connection is of no use any more.
+struct Gone;
+
+impl Session {
+    async fn run(mut self) {
+        // Whatever ends it, the client comes back with its last position.
+        self.serve().await.ok();
+    }
+
+    async fn serve(&mut self) -> Result<(), Gone> {
+        let stopping = self.app.engine().stopping();
+        let mut follower = self.greet().await?;
+        let mut keep_alive = tokio::time::interval(KEEP_ALIVE);
+        loop {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => return Err(Gone),
+                received = self.socket.recv() => match received {
+                    Some(Ok(message)) => self.receive(message).await?,
+                    Some(Err(_)) | None => return Err(Gone),
+                },
+                next = follower.next() => match next {
+                    Ok(Some(batch)) => {
+                        for record in batch.records() {
+                            let text = String::from_utf8_lossy(&record.bytes).into_owned();
+                            self.send(text).await?;
+                        }
+                    }
+                    Ok(None) => return Err(Gone),
+                    Err(FollowError::Trimmed { .. } | FollowError::Ahead { .. }) => {
+                        follower = self.snapshot().await?;
+                    }
+                    Err(FollowError::Store(_)) => return Err(Gone),
+                },
+                _ = keep_alive.tick() => self.send_message(Message::Ping(Vec::new().into())).await?,
+            }
+        }
+    }
+
+    /// Waits for the client to say where it stands, and takes it from there.
+    async fn greet(&mut self) -> Result<Follower, Gone> {
+        loop {
+            let first = timeout(HELLO_TIMEOUT, self.socket.recv()).await.map_err(|_| Gone)?;
+            let text = match first {
+                Some(Ok(Message::Text(text))) => text,
+                Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+                _ => return Err(Gone),
+            };
+            let hello = match parse::<Frame>(text.as_bytes()) {
+                Ok(frame) if frame.kind == "hello" => payload::<Hello>(frame.payload.as_deref(), true),
+                Ok(_) => Err(Problem::invalid("type", "say hello first")),
+                Err(problem) => Err(problem),
+            };
+            match hello {
+                Ok(Hello { last_seq: Some(seq) }) => {
+                    let user = self.app.user();
+                    let engine = self.app.engine();
+                    let follower =
+                        engine.follow_conversation(&user, &self.id, Seq(seq)).await.map_err(|_| Gone)?;
+                    return match follower.check().await {
+                        Ok(()) => Ok(follower),
+                        Err(_) => self.snapshot().await,
+                    };
+                }
+                Ok(Hello { last_seq: None }) => return self.snapshot().await,
+                Err(problem) => self.refuse(None, &problem).await?,
+            }
+        }
+    }
+
+    async fn snapshot(&mut self) -> Result<Follower, Gone> {
+        let user = self.app.user();
+        let view = self.app.engine().view(&user, &self.id, MESSAGES_USUAL).await.map_err(|_| Gone)?;
+        self.send(snapshot_event(&view).to_string()).await?;
+        self.app.engine().follow_conversation(&user, &self.id, view.last_seq).await.map_err(|_| Gone)
+    }
+
+    async fn receive(&mut self, message: Message) -> Result<(), Gone> {
+        let text = match message {
+            Message::Text(text) => text,
+            Message::Ping(_) | Message::Pong(_) => return Ok(()),
+            Message::Binary(_) | Message::Close(_) => return Err(Gone),
+        };
+        let (request, answer) = match parse::<Frame>(text.as_bytes()) {
+            Ok(frame) => (frame.request_id.clone(), self.obey(frame).await),
+            Err(problem) => (None, Err(problem)),
+        };
+        match answer {
+            Ok(answer) => self.send(answer.to_string()).await,
+            Err(problem) => self.refuse(request, &problem).await,
+        }
+    }
+
+    async fn obey(&mut self, frame: Frame) -> Result<Value, Problem> {
+        let user = self.app.user();
+        let raw = frame.payload.as_deref();
+        match frame.kind.as_str() {
+            "chat.send" => {
+                let body: StartBody = payload(raw, false)?;
+                let body = body.in_conversation(self.id.clone(), frame.request_id.clone());
+                let started = self.app.engine().start(&user, body.into_request(&HeaderMap::new())?).await?;
+                let answer = json!({
+                    "type": "chat.accepted",
+                    "requestId": frame.request_id,
+                    "generationId": started.generation,
+                    "payload": started_json(&started),
+                });
+                Ok(answer)
+            }
+            "chat.cancel" => {
+                let Cancel { generation_id } = payload(raw, false)?;
+                let cancelled = self.app.engine().cancel(&user, &generation_id).await?;
+                Ok(json!({
+                    "type": "chat.cancel.answer",
+                    "requestId": frame.request_id,
+                    "generationId": generation_id,
+                    "payload": {"success": cancelled.success, "status": cancelled.status},
+                }))
+            }
+            "hello" => Err(Problem::invalid("type", "hello was said; connect again to say it again")),
+            "approval.submit" => Err(Problem::invalid("type", "this version of Outlast runs no tools")),
+            other => Err(Problem::invalid("type", format!("{other:?} is not known"))),
+        }
+    }
+
+    async fn refuse(&mut self, request: Option<String>, problem: &Problem) -> Result<(), Gone> {
+        let answer = json!({"type": "error", "requestId": request, "payload": problem.to_json()});
+        self.send(answer.to_string()).await
+    }
+
+    async fn send(&mut self, text: String) -> Result<(), Gone> {
+        self.send_message(Message::Text(text.into())).await
+    }
+
+    async fn send_message(&mut self, message: Message) -> Result<(), Gone> {
+        match timeout(STALL_TIMEOUT, self.socket.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Gone),
+        }
+    }
+}
+
+fn payload<T: serde::de::DeserializeOwned>(raw: Option<&RawValue>, optional: bool) -> Result<T, Problem> {
+    match raw {
+        Some(raw) => parse(raw.get().as_bytes()),
+        None if optional => parse(b"{}"),
+        None => Err(Problem::invalid("payload", "is missing")),
+    }
+}

@@ -1,0 +1,123 @@
+//! The command `outlast`: reads the settings, opens the store, and serves until it is told to stop.
+
+mod config;
+mod http;
+mod server;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::{Args, Parser, Subcommand};
+use outlast_engine::{Clock, DemoModel, Engine, Ids, Model, Models, OpenAiModel, OpenAiSettings, Parts};
+
+use crate::config::{Config, ModelConfig};
+
+/// Owns AI generations: they finish whatever clients do.
+#[derive(Parser)]
+#[command(version, about, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve (the default).
+    Serve(Serve),
+}
+
+#[derive(Args)]
+struct Serve {
+    /// Settings in TOML.
+    #[arg(long, env = "OUTLAST_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// The folder for everything that is kept.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// The store: memory: | sqlite: | sqlite:path
+    #[arg(long)]
+    store: Option<String>,
+    /// Allow an address that others can reach, although nobody has to log in.
+    #[arg(long)]
+    insecure: bool,
+}
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    let serve = match cli.command {
+        Some(Command::Serve(serve)) => serve,
+        None => cli.serve,
+    };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("OUTLAST_LOG").unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(run(serve))
+}
+
+async fn run(serve: Serve) -> anyhow::Result<()> {
+    let mut config = Config::load(serve.config.as_deref(), std::env::vars())?;
+    if let Some(listen) = serve.listen {
+        config.server.listen = listen;
+    }
+    if let Some(data) = serve.data {
+        config.server.data = data;
+    }
+    if let Some(store) = serve.store {
+        config.store.url = store;
+    }
+    if !config.server.listen.ip().is_loopback() && !serve.insecure {
+        bail!(
+            "{} can be reached from outside and nobody has to log in: listen on 127.0.0.1, or say --insecure",
+            config.server.listen
+        );
+    }
+    for name in config.without_effect() {
+        tracing::warn!("the setting [{name}] has no effect: this version runs no tools");
+    }
+    let opened = outlast_store::open(&config.store.url, &config.server.data)
+        .with_context(|| format!("cannot open the store {:?}", config.store.url))?;
+    let engine = Engine::new(Parts {
+        store: opened.store.clone(),
+        models: models(&config)?,
+        settings: config.engine(),
+        clock: Clock::System,
+        ids: Ids::Random,
+    });
+    server::serve(engine, opened, &config, serve.insecure).await
+}
+
+/// The models of the settings; the demo model answers where none is called `default`.
+fn models(config: &Config) -> anyhow::Result<Models> {
+    let mut by_name: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
+    for (name, model) in &config.models {
+        by_name.insert(name.clone(), one_model(model).with_context(|| format!("[models.{name}]"))?);
+    }
+    by_name.entry("default".to_owned()).or_insert_with(|| Arc::new(DemoModel::default()));
+    by_name.entry("demo".to_owned()).or_insert_with(|| Arc::new(DemoModel::default()));
+    Ok(Models::new(by_name))
+}
+
+fn one_model(model: &ModelConfig) -> anyhow::Result<Arc<dyn Model>> {
+    match model {
+        ModelConfig::Demo { pace: None } => Ok(Arc::new(DemoModel::default())),
+        ModelConfig::Demo { pace: Some(pace) } => Ok(Arc::new(DemoModel::with_pace(*pace))),
+        ModelConfig::Openai { base_url, model, api_key_env } => {
+            let api_key = match api_key_env {
+                Some(name) => Some(std::env::var(name).with_context(|| {
+                    format!("api_key_env names {name}, which is not in the environment")
+                })?),
+                None => None,
+            };
+            let settings = OpenAiSettings { base_url: base_url.clone(), model: model.clone(), api_key };
+            Ok(Arc::new(OpenAiModel::new(settings).map_err(anyhow::Error::msg)?))
+        }
+    }
+}

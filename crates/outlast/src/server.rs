@@ -1,0 +1,199 @@
+//! The process around the engine: accepts connections, drops those that do not read, and stops in order.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use outlast_engine::Engine;
+use outlast_store::Opened;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, Sleep};
+use tokio_util::task::TaskTracker;
+
+use crate::config::Config;
+use crate::http::{self, App};
+
+/// A client must have sent its request's head in this time.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// A client that takes nothing for this long is dropped. It can come back where it was.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long open connections may take to finish when the server stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// A pause after an accept that failed: too many open files do not go away by trying faster.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often old events are looked for.
+const TRIM_EVERY: Duration = Duration::from_secs(60 * 60);
+
+/// Serves until the process is told to stop or the store fails.
+pub(crate) async fn serve(
+    engine: Engine,
+    opened: Opened,
+    config: &Config,
+    insecure: bool,
+) -> anyhow::Result<()> {
+    let listen = config.server.listen;
+    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let address = listener.local_addr()?;
+    let taken_up = engine.sweep().await.context("cannot look for unfinished generations")?;
+    if taken_up > 0 {
+        tracing::info!(conversations = taken_up, "took up unfinished work");
+    }
+    let app = App::new(engine.clone(), config.limits.body_bytes, insecure);
+    let router = http::router(app.clone());
+    let connections = TaskTracker::new();
+    announce(address);
+
+    let trimming = trim_again_and_again(engine.clone());
+    tokio::pin!(trimming);
+    let outcome = tokio::select! {
+        error = accept(&listener, router, &connections, &engine) => Err(error),
+        () = opened.failed() => Err(anyhow::anyhow!("the store failed; nothing more can be saved")),
+        () = told_to_stop() => Ok(()),
+        () = &mut trimming => Ok(()),
+    };
+    app.drain();
+    drop(listener);
+    engine.stop().await;
+    connections.close();
+    if tokio::time::timeout(DRAIN_TIMEOUT, connections.wait()).await.is_err() {
+        tracing::info!(open = connections.len(), "closing connections that did not finish");
+    }
+    outcome
+}
+
+#[expect(clippy::print_stdout, reason = "the one line that scripts and people wait for")]
+fn announce(address: std::net::SocketAddr) {
+    println!("Outlast is ready on http://{address}");
+}
+
+async fn accept(
+    listener: &TcpListener,
+    router: axum::Router,
+    connections: &TaskTracker,
+    engine: &Engine,
+) -> anyhow::Error {
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(router.clone());
+        let stopping = engine.stopping();
+        connections.spawn(async move {
+            // Every event is worth a packet of its own: somebody is reading along.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "cannot set nodelay");
+            }
+            let mut builder = auto::Builder::new(TokioExecutor::new());
+            builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+            let io = TokioIo::new(Impatient::new(stream));
+            let connection = builder.serve_connection_with_upgrades(io, service);
+            tokio::pin!(connection);
+            let served = tokio::select! {
+                served = connection.as_mut() => served,
+                () = stopping.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.as_mut().await
+                }
+            };
+            if let Err(error) = served {
+                tracing::debug!(error, "a connection broke");
+            }
+        });
+    }
+}
+
+async fn told_to_stop() {
+    let interrupt = tokio::signal::ctrl_c();
+    let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        Ok(terminate) => terminate,
+        Err(error) => {
+            tracing::error!(%error, "cannot listen for SIGTERM");
+            return;
+        }
+    };
+    tokio::select! {
+        _ = interrupt => {}
+        _ = terminate.recv() => {}
+    }
+    tracing::info!("stopping");
+}
+
+async fn trim_again_and_again(engine: Engine) {
+    loop {
+        match engine.trim().await {
+            Ok(0) => {}
+            Ok(generations) => tracing::info!(generations, "removed events that were kept long enough"),
+            Err(error) => tracing::warn!(%error, "cannot remove old events now"),
+        }
+        tokio::time::sleep(TRIM_EVERY).await;
+    }
+}
+
+/// A connection that fails when the other side takes nothing for too long. The reader's position is its
+/// own; what is dropped here is only a socket and its buffers.
+struct Impatient {
+    stream: TcpStream,
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Impatient {
+    fn new(stream: TcpStream) -> Impatient {
+        Impatient { stream, stalled: None }
+    }
+
+    /// Passes progress on and turns a stall that lasts into an error.
+    fn guard<T>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if result.is_ready() {
+            self.stalled = None;
+            return result;
+        }
+        let until = || Box::pin(tokio::time::sleep_until(Instant::now() + STALL_TIMEOUT));
+        ready!(self.stalled.get_or_insert_with(until).as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the reader took nothing for too long")))
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.guard(cx, result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.guard(cx, result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
