@@ -178,8 +178,17 @@ impl Conversation {
         let found = self.current.iter_mut().chain(&mut self.queue).find(|generation| generation.id == *id);
         let Some(generation) = found else { return };
         generation.apply(entry);
-        // One that was cancelled while it waited never becomes current: the one under way still is.
-        self.queue.retain(|generation| !generation.ended());
+        self.forget_the_ended();
+    }
+
+    /// One that was cancelled while it waited does not push aside the one under way. When none is, it is
+    /// the last one that ended.
+    fn forget_the_ended(&mut self) {
+        let Some(place) = self.queue.iter().position(Generation::ended) else { return };
+        let ended = self.queue.remove(place);
+        if self.active().is_none() {
+            self.current = ended;
+        }
     }
 
     /// The first attempt of a waiting generation makes it the current one.

@@ -8,3 +8,4 @@ mod random;
 mod scenarios;
 mod snapshots;
 mod transitions;
+mod views;

@@ -23,6 +23,8 @@ pub struct ConversationView {
     pub has_more: bool,
     /// The generation under way.
     pub active_run: Option<ActiveRun>,
+    /// Those that wait behind it, oldest first: the next becomes the active run when this one ends.
+    pub queue: Vec<QueuedRun>,
     /// The text of the segment that is open, by its message.
     pub overlays: BTreeMap<MessageId, String>,
     /// The same with thinking and text apart.
@@ -51,6 +53,18 @@ pub struct ActiveRun {
     pub queued: usize,
 }
 
+/// A generation that waits for its turn, in short.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct QueuedRun {
+    /// Which.
+    pub generation_id: GenerationId,
+    /// The client's name for the request.
+    pub request_id: RequestId,
+    /// Which model.
+    pub model: String,
+}
+
 /// The view of a state, given the stored messages at the state's position or at any earlier one since
 /// its document was written.
 pub fn view(state: &Conversation, mut messages: Vec<Message>, has_more: bool) -> ConversationView {
@@ -64,24 +78,37 @@ pub fn view(state: &Conversation, mut messages: Vec<Message>, has_more: bool) ->
             *message = Message { content: String::new(), parts: Vec::new(), ..message.clone() };
         }
     }
-    let waiting = |run: &&Generation| state.queue.iter().filter(|waiting| waiting.id != run.id).count();
-    let active_run = state.foremost().filter(|run| !run.ended()).map(|run| ActiveRun {
+    let foremost = state.foremost().filter(|run| !run.ended());
+    let behind = |waiting: &&Generation| foremost.is_some_and(|run| run.id != waiting.id);
+    let queue: Vec<QueuedRun> = state.queue.iter().filter(behind).map(QueuedRun::from).collect();
+    let active_run = foremost.map(|run| ActiveRun {
         generation_id: run.id.clone(),
         request_id: run.request.clone(),
         status: run.status(),
         model: run.model.clone(),
         attempt: run.attempt,
         started_at: run.started_at,
-        queued: waiting(&run),
+        queued: queue.len(),
     });
     ConversationView {
         conversation: conversation_document(state),
         messages,
         has_more,
         active_run,
+        queue,
         overlays,
         overlay_parts,
         last_seq: state.seq,
+    }
+}
+
+impl From<&Generation> for QueuedRun {
+    fn from(waiting: &Generation) -> QueuedRun {
+        QueuedRun {
+            generation_id: waiting.id.clone(),
+            request_id: waiting.request.clone(),
+            model: waiting.model.clone(),
+        }
     }
 }
 

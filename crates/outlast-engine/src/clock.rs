@@ -11,20 +11,19 @@ use tokio::time::Instant;
 pub enum Clock {
     /// The machine's.
     System,
-    /// Begins at a fixed date and follows the runtime's clock, which a test may pause and advance.
+    /// Begins at a given time and follows the runtime's clock, which a test may pause and advance.
     Simulated {
-        /// When the simulation began, as the runtime counts.
+        /// What it showed when it began.
+        at: Timestamp,
+        /// When it began, as the runtime counts.
         began: Instant,
     },
 }
 
 impl Clock {
-    /// What a simulated clock shows when it begins: 2026-01-01.
-    const SIMULATED_BEGIN: Timestamp = Timestamp(1_767_225_600_000);
-
-    /// A clock that begins now.
-    pub fn simulated() -> Clock {
-        Clock::Simulated { began: Instant::now() }
+    /// A clock that shows `at` now.
+    pub fn simulated(at: Timestamp) -> Clock {
+        Clock::Simulated { at, began: Instant::now() }
     }
 
     /// The time.
@@ -34,7 +33,7 @@ impl Clock {
                 let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
                 Timestamp::default().after(since)
             }
-            Clock::Simulated { began } => Self::SIMULATED_BEGIN.after(began.elapsed()),
+            Clock::Simulated { at, began } => at.after(began.elapsed()),
         }
     }
 

@@ -164,6 +164,18 @@ impl Engine {
         Ok(id)
     }
 
+    /// Makes a conversation under a name that the caller chose, unless it is there already.
+    pub async fn create_if_missing(&self, user: &UserId, id: &ConversationId) -> Result<(), CommandError> {
+        match self.must_own(user, id).await {
+            Err(CommandError::NotFound) => {}
+            known => return known,
+        }
+        let options = CommandOptions { create: true, named: false };
+        let nothing = Command::Update { title: None, metadata: None };
+        self.command(id, user, nothing, options).await?;
+        Ok(())
+    }
+
     /// Sets title or metadata.
     pub async fn update_conversation(
         &self,

@@ -4,6 +4,7 @@
 //! The writer is this same test binary, started as a process of its own that aborts itself. That proves
 //! what survives the process; what survives the machine is up to fsync.
 #![cfg(feature = "fault-points")]
+#![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
 use std::io::Write;

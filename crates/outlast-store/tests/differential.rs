@@ -1,5 +1,6 @@
 //! Random operations give the same answers from the memory store and from SQLite, which is closed and
 //! opened again in between, and settles with tiny limits or when told to.
+#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 

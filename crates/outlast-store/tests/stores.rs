@@ -1,4 +1,5 @@
 //! Every store passes the same suite.
+#![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
 use std::sync::Arc;

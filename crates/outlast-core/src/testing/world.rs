@@ -17,8 +17,6 @@ pub(crate) struct World {
     pub(crate) transcript: Transcript,
     pub(crate) stored: Stored,
     pub(crate) log: Vec<Entry>,
-    /// How long the log was after each append.
-    pub(crate) appends: Vec<usize>,
     pub(crate) rules: Rules,
     pub(crate) now: Timestamp,
     /// The call under way.
@@ -48,7 +46,6 @@ impl World {
             transcript: Transcript::new(nothing_yet()),
             stored: Stored::new(nothing_yet()),
             log: Vec::new(),
-            appends: Vec::new(),
             rules: Rules::default(),
             now: CREATED,
             call: None,
@@ -57,19 +54,12 @@ impl World {
         }
     }
 
-    /// The world after this log, read back from its bytes by a new owner.
+    /// The world after this log, for an owner that just took over.
     pub(crate) fn recovered(log: &[Entry], rules: &Rules) -> World {
         let mut world = World::new();
         world.rules = rules.clone();
-        for entry in log {
-            let entry = decode(&encode(entry)).unwrap();
-            world.now = entry.ts;
-            world.transcript.apply(&entry);
-            world.stored.append(std::slice::from_ref(&entry));
-            world.log.push(entry);
-        }
-        check_log(&world.log);
-        world.stored.must_agree_with(&world.transcript);
+        world.now = log.last().map_or(CREATED, |entry| entry.ts);
+        world.append(log.to_vec());
         world.owned_after = world.transcript.state.seq;
         world
     }
@@ -199,13 +189,10 @@ impl World {
         assert_ne!(self.report(stream(generation.as_str(), attempt, pieces, end)), 0);
     }
 
-    /// The owner dies and another takes over.
+    /// The owner dies and another takes over, reading the log from its bytes.
     pub(crate) fn crash(&mut self) {
-        let appends = std::mem::take(&mut self.appends);
-        let now = self.now;
-        *self = World::recovered(&self.log, &self.rules);
-        self.appends = appends;
-        self.now = now;
+        let log: Vec<Entry> = self.log.iter().map(|entry| decode(&encode(entry)).unwrap()).collect();
+        *self = World { now: self.now, ..World::recovered(&log, &self.rules) };
     }
 
     pub(crate) fn append(&mut self, entries: Vec<Entry>) {
@@ -217,7 +204,6 @@ impl World {
         }
         self.stored.append(&entries);
         self.log.extend(entries);
-        self.appends.push(self.log.len());
         check_log(&self.log);
         self.stored.must_agree_with(&self.transcript);
     }

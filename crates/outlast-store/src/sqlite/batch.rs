@@ -177,7 +177,7 @@ impl Writer {
                 .wakes
                 .wake_all(grown.map(|one| (&one.append.conversation, ends[&one.append.conversation])));
         }
-        let answer = || written.as_ref().map(|()| ()).map_err(Failure::to_append_error);
+        let answer = || written.as_ref().copied().map_err(Failure::to_append_error);
         for (n, one) in accepted.into_iter().enumerate() {
             one.answer(answer());
             if n == 0 {
@@ -213,8 +213,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::owners::Owners;
-    use crate::sqlite::{Options, Shared, opening};
+    use crate::sqlite::Options;
+    use crate::sqlite::writer::by_hand;
     use crate::suite::{all, append, conversation, head};
     use crate::{Change, SqliteStore, Store, Table};
 
@@ -278,21 +278,12 @@ mod tests {
     #[test]
     fn after_a_fatal_failure_nobody_is_acknowledged() {
         let folder = tempfile::tempdir().unwrap();
-        let opened = opening::open(&folder.path().join("outlast.db"), &Options::default()).unwrap();
-        let shared = Arc::new(Shared::new(opened.hot, Owners::after(opened.fences_after)));
-        let mut writer = Writer {
-            db: opened.db,
-            shared: Arc::clone(&shared),
-            next_position: opened.next_position,
-            chunk_bytes: 100,
-            cut_from: 1,
-            written: 0,
-            fatal: None,
-        };
+        let mut writer = by_hand(folder.path(), &Options::default());
+        let shared = Arc::clone(&writer.shared);
         let failed = shared.failed.subscribe();
         let c = conversation("c");
         let fence = shared.ownership().owners.claim(&c);
-        let mut ask = |writer: &mut Writer, expected| {
+        let ask = |writer: &mut Writer, expected| {
             let (answer, mut answered) = oneshot::channel();
             writer.batch(&mut vec![Waiting { append: append(&c, fence, expected, &["a"]), answer }]);
             answered.try_recv().unwrap()

@@ -3,7 +3,7 @@
 //! It is a superset of what any reader may see. The writer adds rows before it commits them and takes
 //! rows out after it has committed their removal; a reader's snapshot decides which of them exist.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use outlast_core::{ConversationId, Seq};
 
@@ -22,6 +22,13 @@ pub(super) struct Limits {
     pub(super) chunk_bytes: usize,
     pub(super) hot_bytes: usize,
     pub(super) hot_rows: usize,
+}
+
+/// How much is settled at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) conversations: usize,
+    pub(super) bytes: usize,
 }
 
 pub(super) struct HotIndex {
@@ -115,22 +122,42 @@ impl HotIndex {
         log.rows.get(to.checked_sub(1)?).map(|row| row.last)
     }
 
-    /// A conversation whose rows should be settled now, if there is one: its chunk is full, or it is
-    /// the oldest and `recent` has outgrown its limits.
-    pub(super) fn due(&mut self) -> Option<ConversationId> {
-        while let Some(conversation) = self.full.pop_front() {
-            let still_full = self
-                .conversations
-                .get(&conversation)
-                .is_some_and(|log| log.unsettled_bytes >= self.limits.chunk_bytes);
-            if still_full {
-                return Some(conversation);
+    /// The conversations that should be settled now, with their rows, up to the size of a step: those
+    /// that have filled a chunk, and the oldest ones while `recent` has outgrown its limits.
+    pub(super) fn due(&mut self, step: Step) -> Vec<(ConversationId, Vec<HotRow>)> {
+        let mut due = Vec::new();
+        let mut taken = HashSet::new();
+        let mut bytes = 0;
+        while due.len() < step.conversations && bytes < step.bytes {
+            let Some(conversation) = self.full.pop_front() else { break };
+            let log = self.conversations.get(&conversation);
+            let Some(log) = log.filter(|log| log.unsettled_bytes >= self.limits.chunk_bytes) else {
+                continue;
+            };
+            bytes += log.unsettled_bytes;
+            if taken.insert(conversation.clone()) {
+                due.push((conversation.clone(), self.unsettled(&conversation)));
             }
         }
-        if self.bytes <= self.limits.hot_bytes && self.order.len() <= self.limits.hot_rows {
-            return None;
+        if !self.outgrown(1) {
+            return due;
         }
-        self.oldest()
+        for conversation in self.pinning.values() {
+            if due.len() >= step.conversations || bytes >= step.bytes {
+                break;
+            }
+            if taken.insert(conversation.clone()) {
+                let rows = self.unsettled(conversation);
+                bytes += rows.iter().map(|row| row.bytes).sum::<usize>();
+                due.push((conversation.clone(), rows));
+            }
+        }
+        due
+    }
+
+    /// Whether `recent` is larger than so many times its limits.
+    pub(super) fn outgrown(&self, times: usize) -> bool {
+        self.bytes > times * self.limits.hot_bytes || self.order.len() > times * self.limits.hot_rows
     }
 
     /// The conversation that keeps the front from being cut.
@@ -206,6 +233,11 @@ mod tests {
 
     const LIMITS: Limits = Limits { chunk_bytes: 100, hot_bytes: 1000, hot_rows: 6 };
 
+    fn due(index: &mut HotIndex) -> Vec<ConversationId> {
+        let step = Step { conversations: 2, bytes: 1000 };
+        index.due(step).into_iter().map(|(conversation, _)| conversation).collect()
+    }
+
     fn id(name: &str) -> ConversationId {
         ConversationId::from(name)
     }
@@ -219,9 +251,9 @@ mod tests {
         let mut index = HotIndex::new(LIMITS);
         let a = id("a");
         index.push(&a, row(1, 1, 60));
-        assert_eq!(index.due(), None);
+        assert!(due(&mut index).is_empty());
         index.push(&a, row(2, 2, 60));
-        assert_eq!(index.due(), Some(a.clone()));
+        assert_eq!(due(&mut index), [a.clone()]);
         assert_eq!(index.unsettled(&a).len(), 2);
         assert_eq!(index.removable(10), (0, 0));
         index.settled(&a);
@@ -239,12 +271,12 @@ mod tests {
         for position in 2..=6 {
             index.push(&id("busy"), row(position, position as u64, 1));
         }
-        assert_eq!(index.due(), None);
+        assert!(due(&mut index).is_empty());
         index.push(&id("busy"), row(7, 7, 1));
-        assert_eq!(index.due(), Some(id("old")));
+        assert_eq!(due(&mut index), [id("old"), id("busy")], "the oldest first");
         index.settled(&id("old"));
         index.removed_below(2);
-        assert_eq!(index.due(), None);
+        assert!(due(&mut index).is_empty());
     }
 
     #[test]

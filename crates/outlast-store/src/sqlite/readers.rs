@@ -209,3 +209,47 @@ fn add(page: &mut Page, chunk: Chunk, after: Seq) -> Result<bool, StoreError> {
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{all, conversation, write};
+    use crate::{SqliteStore, Store};
+
+    #[tokio::test]
+    async fn a_look_notices_that_rows_it_may_need_have_left_the_index() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("outlast.db");
+        let store = SqliteStore::open(&path).unwrap();
+        let (settled, deleted) = (conversation("settled"), conversation("deleted"));
+        write(&store, &settled, 0, &["a", "b"]).await;
+        write(&store, &deleted, 0, &["a"]).await;
+        let (mut first, mut second) =
+            (opening::open_reader(&path).unwrap(), opening::open_reader(&path).unwrap());
+
+        let look = Look::begin(&mut first, &store.shared).unwrap();
+        assert_eq!(look.hot(&settled, Seq::ZERO).unwrap().1, Seq(2));
+        store.delete(&deleted).await.unwrap();
+        assert!(look.hot(&deleted, Seq::ZERO).is_none(), "this snapshot still has the row");
+
+        let look = Look::begin(&mut second, &store.shared).unwrap();
+        store.settle().await.unwrap();
+        assert!(look.hot(&settled, Seq::ZERO).is_none(), "this snapshot has it in `recent` only");
+        assert_eq!(all(&store, &settled).await.len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_look_sees_the_log_as_of_its_snapshot() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("outlast.db");
+        let store = SqliteStore::open(&path).unwrap();
+        let c = conversation("c");
+        write(&store, &c, 0, &["a"]).await;
+        let mut db = opening::open_reader(&path).unwrap();
+        let look = Look::begin(&mut db, &store.shared).unwrap();
+        write(&store, &c, 1, &["b"]).await;
+        let (rows, last) = look.hot(&c, Seq::ZERO).unwrap();
+        assert_eq!((rows.len(), last), (1, Seq(1)));
+        assert_eq!(look.records(&c, Seq::ZERO, &rows, 100).unwrap().len(), 1);
+    }
+}

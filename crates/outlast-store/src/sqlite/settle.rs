@@ -12,15 +12,13 @@ use rusqlite::{Connection, OptionalExtension, Transaction};
 use crate::fault::point;
 use crate::sqlite::chunk::Chunk;
 use crate::sqlite::failure::Failure;
-use crate::sqlite::hot::HotRow;
+use crate::sqlite::hot::{HotRow, Step};
 use crate::sqlite::sql_int;
 use crate::sqlite::writer::Writer;
 
-/// A step settles about this many bytes, which takes a few milliseconds; appends wait meanwhile.
-const STEP_BYTES: usize = 512 << 10;
-
-/// A step settles at most this many conversations, each of which touches pages of its own.
-const STEP_CONVERSATIONS: usize = 32;
+/// A step settles about this many bytes, which takes a few milliseconds while appends wait, of at most this
+/// many conversations, each of which touches pages of its own.
+const STEP: Step = Step { bytes: 512 << 10, conversations: 32 };
 
 /// A step cuts off at most this many rows.
 const STEP_ROWS: usize = 8192;
@@ -28,14 +26,18 @@ const STEP_ROWS: usize = 8192;
 type Due = (ConversationId, Vec<HotRow>);
 
 impl Writer {
-    /// Settles or cuts a bounded amount; whether there is more to do.
+    /// Cuts or settles a bounded amount; whether there is more to do.
     pub(super) fn settle_step(&mut self) -> Result<bool, Failure> {
-        let due = self.due();
-        if !due.is_empty() {
-            self.settle(&due)?;
+        // Cut first. While others write, something is always due, and `recent` would never be cut.
+        if self.cut(self.cut_from)? {
             return Ok(true);
         }
-        self.cut(self.cut_from)
+        let due = self.shared.hot().due(STEP);
+        if due.is_empty() {
+            return Ok(false);
+        }
+        self.settle(&due)?;
+        Ok(true)
     }
 
     /// Settles whatever there is, full or not, and cuts all of it off.
@@ -48,23 +50,6 @@ impl Writer {
         }
         while self.cut(1)? {}
         Ok(())
-    }
-
-    fn due(&self) -> Vec<Due> {
-        let mut hot = self.shared.hot();
-        let mut due: Vec<Due> = Vec::new();
-        let mut bytes = 0;
-        while due.len() < STEP_CONVERSATIONS && bytes < STEP_BYTES {
-            let Some(conversation) = hot.due() else { break };
-            // The oldest stays the oldest until it is settled, which happens after this loop.
-            if due.iter().any(|(already, _)| *already == conversation) {
-                break;
-            }
-            let rows = hot.unsettled(&conversation);
-            bytes += rows.iter().map(|row| row.bytes).sum::<usize>();
-            due.push((conversation, rows));
-        }
-        due
     }
 
     fn settle(&mut self, due: &[Due]) -> Result<(), Failure> {
@@ -174,4 +159,68 @@ fn take_last(
     let sql = "DELETE FROM log WHERE conversation = ?1 AND first_seq = ?2";
     tx.prepare_cached(sql)?.execute((conversation, first))?;
     Ok(Some(Chunk { first: Seq(first.cast_unsigned()), last: Seq(next.0 - 1), bytes }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Append;
+    use crate::sqlite::Options;
+    use crate::sqlite::batch::Waiting;
+    use crate::sqlite::writer::{OVERDUE, by_hand};
+    use crate::suite::{append, conversation};
+
+    fn count(writer: &Writer, table: &str) -> usize {
+        let sql = format!("SELECT count(*) FROM {table}");
+        writer.db.query_row(&sql, [], |row| row.get::<_, u32>(0)).unwrap() as usize
+    }
+
+    const LINE: &str = "a line of about fifty bytes, as a token may well be";
+
+    #[test]
+    fn recent_stays_within_its_limits_although_somebody_always_waits() {
+        const CONVERSATIONS: usize = 50;
+        const ROUNDS: u64 = 400;
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { chunk_bytes: 4000, hot_rows: 1000, ..Options::default() };
+        let mut writer = by_hand(folder.path(), &options);
+        let ids: Vec<_> = (0..CONVERSATIONS).map(|n| conversation(&format!("c{n}"))).collect();
+        let fences: Vec<_> = ids.iter().map(|id| writer.shared.ownership().owners.claim(id)).collect();
+        let mut most = 0;
+        for round in 0..ROUNDS {
+            let appends = ids.iter().zip(&fences).map(|(id, fence)| append(id, *fence, round, &[LINE]));
+            writer.batch(&mut appends.map(unheard).collect());
+            writer.tidy_up(|| true);
+            most = most.max(count(&writer, "recent"));
+        }
+        assert!(most < 2 * options.hot_rows, "recent grew to {most} rows");
+        // Each conversation is settled once for each time around, not row by row.
+        let rows = CONVERSATIONS * ROUNDS as usize;
+        let chunks = count(&writer, "log");
+        assert!(chunks > 0 && chunks < rows / 15, "{chunks} chunks for {rows} rows");
+    }
+
+    #[test]
+    fn very_many_small_conversations_cannot_outrun_the_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { hot_rows: 500, ..Options::default() };
+        let mut writer = by_hand(folder.path(), &options);
+        for round in 0..20 {
+            let mut batch = Vec::new();
+            for n in 0..200 {
+                let id = conversation(&format!("c{round}.{n}"));
+                let fence = writer.shared.ownership().owners.claim(&id);
+                batch.push(unheard(append(&id, fence, 0, &[LINE])));
+            }
+            writer.batch(&mut batch);
+            writer.tidy_up(|| true);
+            let rows = count(&writer, "recent");
+            assert!(rows <= OVERDUE * options.hot_rows, "recent grew to {rows} rows");
+        }
+    }
+
+    fn unheard(append: Append) -> Waiting {
+        let (answer, _) = tokio::sync::oneshot::channel();
+        Waiting { append, answer }
+    }
 }

@@ -29,6 +29,9 @@ const CHECKPOINT_BYTES: usize = 16 << 20;
 /// because there always was one, the writer waits until they have turned to the file.
 const WAL_PAGES: i64 = 8192;
 
+/// Recent records may grow to this many times their limits while appends wait; then tidying goes first.
+pub(super) const OVERDUE: usize = 2;
+
 /// What the writer can be asked for.
 pub(super) enum Command {
     Append { append: Append, answer: oneshot::Sender<Result<(), AppendError>> },
@@ -97,8 +100,7 @@ impl Writer {
             for other in others {
                 self.serve(other);
             }
-            // Tidying fills the pause before the next batch. It goes on while nobody waits.
-            while self.tidy() && commands.is_empty() {}
+            self.tidy_up(|| !commands.is_empty());
             if let Some(rest) = pace::gather(gathered).checked_sub(began.elapsed()) {
                 thread::sleep(rest);
             }
@@ -116,6 +118,16 @@ impl Writer {
         };
         // A caller that has gone away does not need its answer.
         answer.send(result.map_err(|failure| failure.to_store_error())).ok();
+    }
+
+    /// Tidying fills the pause before the next batch: one step if somebody waits, else all there is. Only
+    /// if those who write outrun it do they wait for it.
+    pub(super) fn tidy_up(&mut self, somebody_waits: impl Fn() -> bool) {
+        while self.tidy() {
+            if somebody_waits() && !self.shared.hot().outgrown(OVERDUE) {
+                break;
+            }
+        }
     }
 
     /// One bounded step of housekeeping; whether there is more to do.
@@ -228,5 +240,21 @@ impl Drop for Alarm {
             self.0.failed.send_replace(true);
             self.0.finished.send_replace(u64::MAX);
         }
+    }
+}
+
+/// A writer without a thread, which a test drives step by step.
+#[cfg(test)]
+pub(super) fn by_hand(folder: &std::path::Path, options: &crate::sqlite::Options) -> Writer {
+    let opened = crate::sqlite::opening::open(&folder.join("outlast.db"), options).unwrap();
+    let owners = crate::owners::Owners::after(opened.fences_after);
+    Writer {
+        db: opened.db,
+        shared: Arc::new(Shared::new(opened.hot, owners)),
+        next_position: opened.next_position,
+        chunk_bytes: options.chunk_bytes,
+        cut_from: (options.hot_rows / 64).max(1),
+        written: 0,
+        fatal: None,
     }
 }

@@ -1,0 +1,171 @@
+//! O4: a view and the events after it are enough to keep it up to date. What a client does with them is
+//! written out here as the client in TypeScript does it, knowing nothing but the view.
+
+use super::fixtures::read;
+use super::scenarios::SCENARIOS;
+use crate::message::{plain_text, push_text};
+use crate::testing::*;
+use crate::{
+    ActiveRun, ConversationStatus, ConversationView, Entry, Event, GenerationStatus, Message, MessageId,
+    MessageStatus, QueuedRun, Role, TextKind, Transcript,
+};
+
+fn follow(view: &mut ConversationView, entry: &Entry) {
+    view.last_seq = entry.seq;
+    view.conversation.last_seq = entry.seq;
+    if !entry.event.is_text() {
+        view.conversation.updated_at = entry.ts;
+    }
+    match &entry.event {
+        Event::ConversationUpdated { title, metadata } => {
+            if let Some(title) = title {
+                view.conversation.title = Some(title.clone());
+            }
+            if let Some(metadata) = metadata {
+                view.conversation.metadata = Some(metadata.clone()).filter(|metadata| !metadata.is_null());
+            }
+        }
+        Event::MessageAdded { message } => view.messages.push(message.clone()),
+        Event::GenerationQueued { model, .. } => queue(view, entry, model),
+        Event::AttemptStarted { attempt, .. } => {
+            let run = view.active_run.as_mut().unwrap();
+            run.status = GenerationStatus::Running;
+            run.attempt = *attempt;
+            run.started_at = run.started_at.or(Some(entry.ts));
+        }
+        Event::SegmentOpened { message_id } => open(view, entry, message_id),
+        Event::TextAdded { message_id, text, .. } => say(view, message_id, TextKind::Answer, text),
+        Event::ThinkingAdded { message_id, text, .. } => say(view, message_id, TextKind::Thinking, text),
+        Event::SegmentClosed { .. } => close(view, entry, MessageStatus::Complete, None),
+        Event::AttemptRetracted { message_ids, .. } => {
+            view.messages.retain(|message| !message_ids.contains(&message.id));
+            view.overlays.retain(|id, _| !message_ids.contains(id));
+            view.overlay_parts.retain(|id, _| !message_ids.contains(id));
+        }
+        Event::Interrupted { .. } => {
+            view.active_run.as_mut().unwrap().status = GenerationStatus::Interrupted;
+            view.conversation.generation_status = ConversationStatus::Interrupted;
+        }
+        Event::Resumed { .. } => {
+            view.active_run.as_mut().unwrap().status = GenerationStatus::Running;
+            view.conversation.generation_status = ConversationStatus::Generating;
+        }
+        Event::Completed { .. } => {
+            close(view, entry, MessageStatus::Complete, None);
+            end(view, entry, ConversationStatus::Complete);
+        }
+        Event::Failed { error_message, .. } => {
+            close(view, entry, MessageStatus::Error, Some(error_message.clone()));
+            end(view, entry, ConversationStatus::Error);
+        }
+        Event::Cancelled { .. } => {
+            close(view, entry, MessageStatus::Cancelled, None);
+            end(view, entry, ConversationStatus::Cancelled);
+        }
+        Event::UsageReported { .. } | Event::RetryScheduled { .. } => {}
+    }
+}
+
+fn queue(view: &mut ConversationView, entry: &Entry, model: &str) {
+    view.queue.push(QueuedRun {
+        generation_id: entry.generation.clone().unwrap(),
+        request_id: entry.request.clone().unwrap(),
+        model: model.to_owned(),
+    });
+    if view.active_run.is_none() {
+        next_in_turn(view);
+    }
+    count_the_queue(view);
+}
+
+/// The first that waits becomes the active run, before it has begun.
+fn next_in_turn(view: &mut ConversationView) {
+    let next = view.queue.remove(0);
+    view.conversation.generation_status = ConversationStatus::Generating;
+    view.conversation.current_generation_id = Some(next.generation_id.clone());
+    view.active_run = Some(ActiveRun {
+        generation_id: next.generation_id,
+        request_id: next.request_id,
+        status: GenerationStatus::Queued,
+        model: next.model,
+        attempt: 0,
+        started_at: None,
+        queued: 0,
+    });
+}
+
+fn count_the_queue(view: &mut ConversationView) {
+    if let Some(run) = &mut view.active_run {
+        run.queued = view.queue.len();
+    }
+}
+
+fn open(view: &mut ConversationView, entry: &Entry, message: &MessageId) {
+    view.messages.push(Message {
+        id: message.clone(),
+        conversation_id: view.conversation.id.clone(),
+        generation_id: entry.generation.clone(),
+        role: Role::Assistant,
+        content: String::new(),
+        parts: Vec::new(),
+        status: MessageStatus::Streaming,
+        error_message: None,
+        seq: entry.seq,
+        created_at: entry.ts,
+    });
+    view.overlays.insert(message.clone(), String::new());
+    view.overlay_parts.insert(message.clone(), Vec::new());
+}
+
+fn say(view: &mut ConversationView, message: &MessageId, kind: TextKind, text: &str) {
+    let parts = view.overlay_parts.get_mut(message).unwrap();
+    push_text(parts, kind, text);
+    view.overlays.insert(message.clone(), plain_text(parts));
+}
+
+/// What the overlay held becomes the message.
+fn close(view: &mut ConversationView, entry: &Entry, status: MessageStatus, error: Option<String>) {
+    for message in view.messages.iter_mut().filter(|message| message.generation_id == entry.generation) {
+        if let Some(parts) = view.overlay_parts.remove(&message.id) {
+            view.overlays.remove(&message.id);
+            message.content = plain_text(&parts);
+            message.parts = parts;
+            message.status = status;
+            message.error_message = error.clone();
+        }
+    }
+}
+
+fn end(view: &mut ConversationView, entry: &Entry, status: ConversationStatus) {
+    let ended = entry.generation.as_ref().unwrap();
+    if view.active_run.as_ref().is_some_and(|run| run.generation_id == *ended) {
+        view.active_run = None;
+        view.conversation.generation_status = status;
+        if !view.queue.is_empty() {
+            next_in_turn(view);
+        }
+    }
+    view.queue.retain(|waiting| waiting.generation_id != *ended);
+    count_the_queue(view);
+}
+
+#[test]
+fn o4_a_view_at_any_event_and_the_events_after_it_are_the_view_at_every_later_event() {
+    for (name, _) in SCENARIOS {
+        let log = read(name);
+        let mut transcript = Transcript::new(nothing_yet());
+        let mut views = vec![transcript.view()];
+        for entry in &log {
+            transcript.apply(entry);
+            views.push(transcript.view());
+        }
+        for start in 0..=log.len() {
+            let bytes = serde_json::to_vec(&views[start]).unwrap();
+            let mut view: ConversationView = serde_json::from_slice(&bytes).unwrap();
+            for end in start + 1..=log.len() {
+                follow(&mut view, &log[end - 1]);
+                assert_eq!(view, views[end], "{name}: from {start} to {end}");
+            }
+        }
+    }
+}

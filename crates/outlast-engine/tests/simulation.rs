@@ -1,0 +1,58 @@
+//! The whole engine on a paused clock, with a store that fails by seed and a process that dies by seed.
+//!
+//! A seed decides everything: what the model says and when it breaks, what the store does, what clients
+//! ask, when the process dies. `OUTLAST_SEED=17 cargo test -p outlast-engine --test simulation` repeats
+//! one; `OUTLAST_SEEDS=100000` runs more than usual.
+
+mod world;
+
+use world::World;
+
+/// How many seeds an ordinary run tries.
+const SEEDS: u64 = 2_000;
+/// Threads that share them.
+const THREADS: u64 = 2;
+
+#[test]
+fn i1_i2_i3_i4_i10_i11_hold_for_every_seed() {
+    if let Some(seed) = number("OUTLAST_SEED") {
+        let summary = World::new(seed).run();
+        println!("seed {seed}: {summary:?}");
+        return;
+    }
+    let seeds = number("OUTLAST_SEEDS").unwrap_or(SEEDS);
+    let totals = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut total = world::Summary::default();
+                    for seed in (thread..seeds).step_by(usize::try_from(THREADS).unwrap()) {
+                        total.add(&run_one(seed));
+                    }
+                    total
+                })
+            })
+            .collect();
+        let mut total = world::Summary::default();
+        threads.into_iter().for_each(|thread| total.add(&thread.join().expect("a seed failed; see above")));
+        total
+    });
+    println!("{seeds} seeds: {totals:?}");
+    // A simulation in which nothing goes wrong proves nothing.
+    assert!(totals.crashes > seeds / 2, "{totals:?}");
+    assert!(totals.faults > seeds, "{totals:?}");
+    assert!(totals.completed > seeds && totals.cancelled > seeds / 10 && totals.failed > seeds / 50, "{totals:?}");
+    assert!(totals.retracted > seeds / 10, "{totals:?}");
+}
+
+fn run_one(seed: u64) -> world::Summary {
+    let run = std::panic::catch_unwind(|| World::new(seed).run());
+    run.unwrap_or_else(|panic| {
+        eprintln!("seed {seed} failed; repeat it with OUTLAST_SEED={seed} cargo test -p outlast-engine --test simulation");
+        std::panic::resume_unwind(panic)
+    })
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
+}

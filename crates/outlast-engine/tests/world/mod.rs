@@ -1,0 +1,207 @@
+//! A world made of one seed: a store that fails, a model that breaks, clients and readers, and a process
+//! that dies and comes back.
+
+mod checker;
+mod people;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use outlast_core::{Durability, Failure, FailureClass, Rules, Timestamp};
+use outlast_engine::{Clock, Engine, Ids, Model, Models, Parts, ScriptedModel, Settings, Step};
+use outlast_store::{FaultyStore, MemoryStore, Rates, Store};
+
+use people::Ledger;
+
+/// When every simulation begins: 2026-01-01.
+const BEGIN: Timestamp = Timestamp(1_767_225_600_000);
+/// The process dies at most this often.
+const LIVES: u64 = 4;
+const CONVERSATIONS: usize = 3;
+/// After the last crash and with a calm store everything must be settled in this time.
+const SETTLE: Duration = Duration::from_secs(3_600);
+
+/// What happened, for the totals.
+#[derive(Debug, Default)]
+pub(crate) struct Summary {
+    pub(crate) events: u64,
+    pub(crate) crashes: u64,
+    pub(crate) faults: u64,
+    pub(crate) completed: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) failed: u64,
+    pub(crate) retracted: u64,
+}
+
+impl Summary {
+    pub(crate) fn add(&mut self, other: &Summary) {
+        self.events += other.events;
+        self.crashes += other.crashes;
+        self.faults += other.faults;
+        self.completed += other.completed;
+        self.cancelled += other.cancelled;
+        self.failed += other.failed;
+        self.retracted += other.retracted;
+    }
+}
+
+/// SplitMix64: the only source of chance in a world.
+#[derive(Clone)]
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % sides
+    }
+
+    pub(crate) fn fork(&mut self) -> Dice {
+        Dice(self.roll(u64::MAX))
+    }
+}
+
+pub(crate) struct World {
+    dice: Dice,
+    memory: Arc<MemoryStore>,
+    store: Arc<FaultyStore>,
+    model: Arc<ScriptedModel>,
+    ids: u64,
+    ledger: Arc<Mutex<Ledger>>,
+    durability: Durability,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64) -> World {
+        let mut dice = Dice(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+        let memory = Arc::new(MemoryStore::new());
+        let store = Arc::new(FaultyStore::new(memory.clone(), dice.roll(u64::MAX)));
+        let scripts = (0..64).map(|_| script(&mut dice)).collect();
+        World {
+            memory,
+            store,
+            model: Arc::new(ScriptedModel::new(scripts)),
+            ids: 0,
+            ledger: Arc::default(),
+            // The promises about what readers saw are those of the default.
+            durability: Durability::Commit,
+            dice,
+        }
+    }
+
+    pub(crate) fn run(mut self) -> Summary {
+        let lives = 1 + self.dice.roll(LIVES);
+        for life in 0..lives {
+            let rates = self.rates();
+            self.store.set_rates(rates);
+            let lifetime = Duration::from_millis(1 + self.dice.roll(4_000));
+            self.live(life, lifetime);
+        }
+        self.store.calm();
+        self.settle(lives);
+        checker::check(&self.memory, &self.ledger.lock().unwrap(), lives - 1, &self.store.faults())
+    }
+
+    /// One life of the process. Dropping the runtime drops every task where it stands: a crash.
+    fn live(&mut self, life: u64, lifetime: Duration) {
+        let runtime = runtime();
+        runtime.block_on(async {
+            let engine = self.engine(life);
+            people::arrive(&engine, &self.ledger, &mut self.dice, CONVERSATIONS, life);
+            if engine.sweep().await.is_err() {
+                return; // the store was out of reach at the start: the process exits and is started again
+            }
+            tokio::time::sleep(lifetime).await;
+        });
+        self.remember_ids();
+    }
+
+    /// The last life: nothing fails any more, and everything must come to an end.
+    fn settle(&mut self, life: u64) {
+        runtime().block_on(async {
+            let engine = self.engine(life);
+            engine.sweep().await.expect("the store is calm");
+            let asking = people::ask_until_answered(&engine, &self.ledger);
+            tokio::time::timeout(SETTLE, asking).await.expect("clients are answered");
+            let quiet = async {
+                while engine.owners() > 0 {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            };
+            tokio::time::timeout(SETTLE, quiet).await.expect("every owner has done what it owes");
+            tokio::time::timeout(SETTLE, people::read_to_the_end(&engine, &self.ledger))
+                .await
+                .expect("every reader reaches the end");
+            engine.stop().await;
+        });
+    }
+
+    fn engine(&self, life: u64) -> Engine {
+        let model: Arc<dyn Model> = self.model.clone();
+        let store: Arc<dyn Store> = self.store.clone();
+        Engine::new(Parts {
+            store,
+            models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
+            settings: Settings {
+                durability: self.durability,
+                rules: Rules { backoff: Duration::from_millis(50), ..Rules::default() },
+                upstream_idle: Duration::from_secs(2),
+                ..Settings::default()
+            },
+            clock: Clock::simulated(BEGIN.after(Duration::from_secs(10_000 * life))),
+            ids: Ids::Counting(AtomicU64::new(self.ids + 1_000_000 * life)),
+        })
+    }
+
+    fn remember_ids(&mut self) {
+        self.ids += 1;
+    }
+
+    fn rates(&mut self) -> Rates {
+        let harsh = u32::try_from(self.dice.roll(4)).unwrap() * 15;
+        Rates {
+            append_refused: harsh,
+            append_unanswered: harsh,
+            append_lost: harsh,
+            append_late: harsh,
+            call_refused: harsh,
+            claim_failed: harsh,
+            delayed: 200,
+            delay_at_most: Duration::from_millis(30),
+        }
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
+/// What one call of the model does. Its words are numbered, so that a checker sees a missing or doubled one.
+fn script(dice: &mut Dice) -> Vec<Step> {
+    let words = 1 + dice.roll(12);
+    let mut steps = Vec::new();
+    for word in 0..words {
+        match dice.roll(40) {
+            0 => return failing(steps, FailureClass::Transient),
+            1 => return failing(steps, FailureClass::RateLimited),
+            2 if dice.roll(4) == 0 => return failing(steps, FailureClass::Invalid),
+            3 => return steps, // ends too early
+            4 => steps.push(Step::Wait(Duration::from_secs(5))), // longer than the idle limit
+            _ => {}
+        }
+        if dice.roll(3) > 0 {
+            steps.push(Step::Wait(Duration::from_millis(dice.roll(60))));
+        }
+        steps.push(Step::Say(format!("{word} ")));
+    }
+    steps.push(Step::Finish);
+    steps
+}
+
+fn failing(mut steps: Vec<Step>, class: FailureClass) -> Vec<Step> {
+    steps.push(Step::Fail(Failure { class, message: "scripted".to_owned(), retry_after: None }));
+    steps
+}
