@@ -70,9 +70,9 @@ impl Follower {
         }
     }
 
-    /// The last position it has handed out, or began after.
-    pub fn position(&self) -> Seq {
-        self.position
+    /// Whose log it reads.
+    pub fn conversation(&self) -> &ConversationId {
+        &self.conversation
     }
 
     /// Whether the position exists. Call once before reading, to refuse a cursor from the future.

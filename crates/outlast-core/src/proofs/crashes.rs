@@ -176,8 +176,8 @@ fn x5_a_cancel_in_the_log_is_the_end_whatever_crashes_after_it() {
     every_cut(|_, prefix, world, person| {
         let after = live_on(world, person);
         for entry in prefix.iter().filter(|entry| matches!(entry.event, Event::Cancelled { .. })) {
-            let of_it = after.log.iter().filter(|other| other.generation == entry.generation);
-            assert_eq!(of_it.last().unwrap().seq, entry.seq);
+            let mut of_it = after.log.iter().rev().filter(|other| other.generation == entry.generation);
+            assert_eq!(of_it.next().unwrap().seq, entry.seq);
         }
     });
 }

@@ -274,6 +274,23 @@ impl Life {
     }
 }
 
+/// Free JSON of a client, numbers of every kind included.
+fn json() -> impl Strategy<Value = serde_json::Value> {
+    let number = prop_oneof![
+        any::<f64>().prop_map(serde_json::Value::from),
+        any::<i64>().prop_map(serde_json::Value::from),
+        any::<u64>().prop_map(serde_json::Value::from),
+    ];
+    let leaf = prop_oneof![Just(serde_json::Value::Null), number, any::<String>().prop_map(Into::into)];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(serde_json::Value::from),
+            prop::collection::btree_map(any::<String>(), inner, 0..4)
+                .prop_map(|fields| fields.into_iter().collect()),
+        ]
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
@@ -291,5 +308,21 @@ proptest! {
         life.check_snapshot();
         let live = |document: &&crate::GenerationDocument| document.completed_at.is_none();
         prop_assert_eq!(life.world.stored.generations.values().filter(live).count(), 0);
+    }
+    #[test]
+    fn whatever_a_client_sends_reads_back_from_the_log_as_it_was(
+        title in any::<Option<String>>(),
+        metadata in json(),
+        text in any::<String>(),
+    ) {
+        let mut world = World::new();
+        let parts = vec![crate::Part::Text { text }];
+        let asked = Start { parts, metadata: Some(metadata.clone()), ..request(G1) };
+        world.command(Command::Start(asked)).unwrap();
+        world.command(Command::Update { title, metadata: Some(metadata) }).unwrap();
+        let (view, state) = (world.view(), world.transcript.state.clone());
+        world.crash();
+        prop_assert_eq!(world.view(), view);
+        prop_assert_eq!(world.transcript.state, state);
     }
 }

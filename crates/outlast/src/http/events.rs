@@ -41,8 +41,7 @@ pub(crate) async fn of_generation(
         return Ok(event_stream(stream::empty()));
     };
     follower.check().await?;
-    let conversation = app.engine().generation(&user, &id).await?.conversation_id;
-    Ok(event_stream(follow(app, conversation, follower, Instead::End)))
+    Ok(event_stream(follow(app, follower, Instead::End)))
 }
 
 pub(crate) async fn of_conversation(
@@ -55,12 +54,12 @@ pub(crate) async fn of_conversation(
     if let Some(after) = cursor(&headers, &params)? {
         let follower = app.engine().follow_conversation(&user, &id, after).await?;
         follower.check().await?;
-        return Ok(event_stream(follow(app, id, follower, Instead::GoOn)));
+        return Ok(event_stream(follow(app, follower, Instead::GoOn)));
     }
     let view = app.engine().view(&user, &id, MESSAGES_USUAL).await?;
     let follower = app.engine().follow_conversation(&user, &id, view.last_seq).await?;
     let first = stream::iter([Ok(snapshot_frame(&view))]);
-    Ok(event_stream(first.chain(follow(app, id, follower, Instead::GoOn))))
+    Ok(event_stream(first.chain(follow(app, follower, Instead::GoOn))))
 }
 
 /// Where the reader stands: `?after=`, or what a browser repeats in `Last-Event-ID`.
@@ -108,12 +107,8 @@ struct Following {
     stopping: CancellationToken,
 }
 
-fn follow(
-    app: App,
-    conversation: ConversationId,
-    follower: Follower,
-    instead: Instead,
-) -> impl Stream<Item = Result<Bytes, Infallible>> {
+fn follow(app: App, follower: Follower, instead: Instead) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let conversation = follower.conversation().clone();
     let stopping = app.engine().stopping();
     let start = tokio::time::Instant::now() + KEEP_ALIVE;
     let keep_alive = tokio::time::interval_at(start, KEEP_ALIVE);
@@ -167,11 +162,13 @@ pub(crate) fn frames(records: &[Record]) -> Bytes {
     let size = records.iter().map(|record| record.bytes.len() + 64).sum();
     let mut out = Vec::with_capacity(size);
     for record in records {
-        let kind = head(&record.bytes).map_or_else(|_| "message".to_owned(), |head| head.kind.into_owned());
         out.extend_from_slice(b"id: ");
         out.extend_from_slice(record.seq.to_string().as_bytes());
-        out.extend_from_slice(b"\nevent: ");
-        out.extend_from_slice(kind.as_bytes());
+        // A name that cannot be read leaves the event to those who look at the data.
+        if let Ok(head) = head(&record.bytes) {
+            out.extend_from_slice(b"\nevent: ");
+            out.extend_from_slice(head.kind.as_bytes());
+        }
         out.extend_from_slice(b"\ndata: ");
         out.extend_from_slice(&record.bytes);
         out.extend_from_slice(b"\n\n");
