@@ -253,7 +253,7 @@ mod tests {
         index.push(&a, row(1, 1, 60));
         assert!(due(&mut index).is_empty());
         index.push(&a, row(2, 2, 60));
-        assert_eq!(due(&mut index), [a.clone()]);
+        assert_eq!(due(&mut index), std::slice::from_ref(&a));
         assert_eq!(index.unsettled(&a).len(), 2);
         assert_eq!(index.removable(10), (0, 0));
         index.settled(&a);

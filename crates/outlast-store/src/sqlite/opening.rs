@@ -35,7 +35,7 @@ const WRITER_CACHE_KIB: i64 = 16 << 10;
 const READER_CACHE_KIB: i64 = 2 << 10;
 
 /// Only a person with `sqlite3` can be in the way, and never for long.
-const BUSY: Duration = Duration::from_secs(5);
+pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 /// Statements are few; lists with many statuses make some more.
 const STATEMENTS: usize = 64;

@@ -3,16 +3,17 @@
 use std::fs::File;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use outlast_core::{ConversationId, Seq};
-use rusqlite::{Connection, Row, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::contract::{Append, AppendError, StoreError};
 use crate::fault::point;
 use crate::sqlite::batch::Waiting;
 use crate::sqlite::failure::Failure;
+use crate::sqlite::opening::BUSY;
 use crate::sqlite::{Shared, pace};
 
 /// A batch is closed when it holds this many bytes, so that one commit stays short.
@@ -28,6 +29,9 @@ const CHECKPOINT_BYTES: usize = 16 << 20;
 /// The write-ahead log starts over only when no reader needs it. If it has become this many pages long
 /// because there always was one, the writer waits until they have turned to the file.
 const WAL_PAGES: i64 = 8192;
+
+/// How long the writer waits for them: our own reads are over sooner.
+const WAL_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Recent records may grow to this many times their limits while appends wait; then tidying goes first.
 pub(super) const OVERDUE: usize = 2;
@@ -152,18 +156,25 @@ impl Writer {
 
     fn checkpoint(&mut self) {
         // Passive never waits for readers; what it cannot copy now it copies the next time.
-        let pages = |row: &Row<'_>| row.get::<_, i64>(1);
-        let mut done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], pages);
-        if let Ok(pages_now) = done
-            && pages_now > WAL_PAGES
-        {
-            done = self.db.query_row("PRAGMA wal_checkpoint(RESTART)", [], pages);
-        }
+        let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(1));
+        let done = match done {
+            Ok(pages) if pages > WAL_PAGES => self.restart_wal(),
+            other => other.map(|_| ()),
+        };
         if let Err(error) = done {
             tracing::warn!(%error, "checkpoint failed");
             let failure = Failure::before_commit(&error);
             self.note(&failure);
         }
+    }
+
+    /// Waits a little for the readers. One that stays, such as a person with `sqlite3` and an open
+    /// transaction, costs disk space, not the time of everybody who appends.
+    fn restart_wal(&self) -> rusqlite::Result<()> {
+        self.db.busy_timeout(WAL_PATIENCE)?;
+        let done = self.db.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+        self.db.busy_timeout(BUSY)?;
+        done
     }
 
     /// Runs `work` in a transaction and commits it. On a failure nothing of it is there.
@@ -256,5 +267,31 @@ pub(super) fn by_hand(folder: &std::path::Path, options: &crate::sqlite::Options
         cut_from: (options.hot_rows / 64).max(1),
         written: 0,
         fatal: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::{Options, opening};
+    use crate::suite::{append, conversation};
+
+    #[test]
+    fn a_reader_that_stays_does_not_hold_up_the_writer() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = by_hand(folder.path(), &Options::default());
+        let mut reader = opening::open_reader(&folder.path().join("outlast.db")).unwrap();
+        let staying = reader.transaction().unwrap();
+        staying.query_row("SELECT count(*) FROM recent", [], |_| Ok(())).unwrap();
+        let c = conversation("c");
+        let fence = writer.shared.ownership().owners.claim(&c);
+        for expected in 0..2 {
+            let (answer, mut answered) = oneshot::channel();
+            writer.batch(&mut vec![Waiting { append: append(&c, fence, expected, &["a"]), answer }]);
+            answered.try_recv().unwrap().unwrap();
+            let began = Instant::now();
+            writer.restart_wal().unwrap();
+            assert!(began.elapsed() < BUSY / 2, "waited {:?}", began.elapsed());
+        }
     }
 }
