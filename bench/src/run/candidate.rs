@@ -204,26 +204,26 @@ impl Client {
         match self.candidate {
             Candidate::Floor => {
                 let body = serde_json::json!({"content": script, "requestId": name});
-                stream(&mut connection, &post("/stream", &body)).await?;
+                stream(&mut connection, &self.post("/stream", &body)).await?;
                 Ok((connection, name.to_owned()))
             }
             Candidate::Node => {
                 let message = serde_json::json!({"id": name, "role": "user",
                     "parts": [{"type": "text", "text": script}]});
                 let body = serde_json::json!({"id": name, "message": message});
-                stream(&mut connection, &post("/api/chat", &body)).await?;
+                stream(&mut connection, &self.post("/api/chat", &body)).await?;
                 Ok((connection, name.to_owned()))
             }
             Candidate::Outlast => {
                 let body = serde_json::json!({"content": script, "requestId": name});
-                let status = connection.request(&post("/v1/generations", &body)).await?;
+                let status = connection.request(&self.post("/v1/generations", &body)).await?;
                 let answer = connection.text().await?;
                 if status != 202 {
                     return Err(io::Error::other(format!("status {status}: {answer}")));
                 }
                 let started: Started = serde_json::from_str(&answer).map_err(io::Error::other)?;
                 let path = format!("/v1/generations/{}/events", started.generation_id);
-                stream(&mut connection, &get(&path)).await?;
+                stream(&mut connection, &self.get(&path)).await?;
                 Ok((connection, started.generation_id))
             }
         }
@@ -237,8 +237,22 @@ impl Client {
             Candidate::Node => format!("/api/chat/{id}/stream"),
         };
         let mut connection = Connection::open(self.address).await?;
-        stream(&mut connection, &get(&path)).await?;
+        stream(&mut connection, &self.get(&path)).await?;
         Ok(connection)
+    }
+
+    // A request names the address it goes to: a server without keys refuses any other host.
+    fn get(&self, path: &str) -> String {
+        format!("GET {path} HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n", self.address)
+    }
+
+    fn post(&self, path: &str, body: &serde_json::Value) -> String {
+        let (host, body) = (self.address, body.to_string());
+        let length = body.len();
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        )
     }
 }
 
@@ -250,16 +264,4 @@ async fn stream(connection: &mut Connection, request: &str) -> io::Result<()> {
     }
     let answer = connection.text().await?;
     Err(io::Error::other(format!("status {status} {}", answer.chars().take(200).collect::<String>())))
-}
-
-fn get(path: &str) -> String {
-    format!("GET {path} HTTP/1.1\r\nhost: bench\r\naccept: text/event-stream\r\n\r\n")
-}
-
-fn post(path: &str, body: &serde_json::Value) -> String {
-    let body = body.to_string();
-    format!(
-        "POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len(),
-    )
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -82,18 +82,16 @@ impl Process {
         self.child.kill().await
     }
 
-    async fn ready(&mut self, log: &PathBuf, address_known: bool) -> anyhow::Result<()> {
+    async fn ready(&mut self, log: &Path, address_known: bool) -> anyhow::Result<()> {
         let deadline = Instant::now() + START_WITHIN;
         let mut printed = address_known;
         while Instant::now() < deadline {
             if let Some(status) = self.child.try_wait()? {
                 bail!("it ended with {status}");
             }
-            if !printed {
-                if let Some(address) = printed_address(&fs::read_to_string(log)?) {
-                    self.address = address;
-                    printed = true;
-                }
+            if !printed && let Some(address) = printed_address(&fs::read_to_string(log)?) {
+                self.address = address;
+                printed = true;
             }
             if printed && tokio::net::TcpStream::connect(self.address).await.is_ok() {
                 return Ok(());

@@ -65,7 +65,7 @@ pub(crate) struct Check {
 impl Check {
     /// Counts one stream of `tokens` tokens.
     pub(crate) fn stream(&mut self, tokens: u64, watch: &Watch, error: Option<String>) {
-        self.expected += tokens;
+        self.expected += watch.wanted(tokens);
         self.delivered += watch.received;
         self.missed += watch.missed;
         self.doubled += watch.doubled;

@@ -35,6 +35,7 @@ pub(crate) struct Watch {
     /// Events that carried text, and the position of the last event.
     pub(crate) text_events: u64,
     pub(crate) last_seq: u64,
+    coming_seq: u64,
     pub(crate) end: Option<End>,
     /// The server said it holds the generation and waits for a decision.
     pub(crate) interrupted: bool,
@@ -71,6 +72,7 @@ impl Watch {
             retractions: 0,
             text_events: 0,
             last_seq: 0,
+            coming_seq: 0,
             end: None,
             interrupted: false,
             digest: 0,
@@ -85,16 +87,31 @@ impl Watch {
         self
     }
 
+    /// Is satisfied with so many tokens more than it has now.
+    pub(crate) fn until_more(&mut self, tokens: u64) {
+        self.goal = Some(self.received + tokens);
+    }
+
+    /// How many tokens are wanted of a stream of `tokens`.
+    pub(crate) fn wanted(&self, tokens: u64) -> u64 {
+        self.goal.unwrap_or(tokens)
+    }
+
     /// Forgets the half-read line of a connection that is gone.
     pub(crate) fn reconnected(&mut self) {
         self.line.clear();
         self.event = Event::Unnamed;
+        self.coming_seq = self.last_seq;
         self.first_new_ns = None;
     }
 
-    /// All of `tokens` received once, and the end said so.
+    /// All of `tokens` received once, and the end said so; or all up to the goal, if it has one.
     pub(crate) fn complete(&self, tokens: u64) -> bool {
-        self.end == Some(End::Done) && self.received == tokens && self.missed + self.doubled == 0
+        let there = match self.goal {
+            Some(goal) => self.received >= goal,
+            None => self.end == Some(End::Done) && self.received == tokens,
+        };
+        there && self.missed + self.doubled == 0
     }
 
     fn line(&mut self, line: &[u8], at_ns: u64) {
@@ -102,11 +119,14 @@ impl Watch {
         if line.is_empty() {
             self.event = Event::Unnamed;
         } else if let Some(data) = field(line, b"data:") {
+            // The data is the last and only line of its kind in every candidate's events. A position
+            // counts as read with its data, never before: a cut in between must ask for it again.
             self.data(data, at_ns);
+            self.last_seq = self.coming_seq;
         } else if let Some(name) = field(line, b"event:") {
             self.event = Event::named(name);
         } else if let Some(seq) = field(line, b"id:") {
-            self.last_seq = std::str::from_utf8(seq).ok().and_then(|seq| seq.parse().ok()).unwrap_or(0);
+            self.coming_seq = std::str::from_utf8(seq).ok().and_then(|seq| seq.parse().ok()).unwrap_or(0);
         }
     }
 
@@ -237,6 +257,15 @@ mod tests {
         let watch = watched(&(delta("<0:1> ") + &delta("<1:2> <2:3> ") + "event: chat.done\ndata: {}\n\n"));
         assert!(watch.complete(3));
         assert_eq!((watch.text_events, watch.last_seq), (2, 4));
+    }
+
+    #[test]
+    fn an_event_cut_off_is_not_yet_read() {
+        let mut watch = watched("id: 3\ndata: {}\n\nid: 4\nevent: chat.delta\n");
+        assert_eq!(watch.last_seq, 3);
+        watch.reconnected();
+        watch.take(b"data: {}\n", 10);
+        assert_eq!(watch.last_seq, 3);
     }
 
     #[test]

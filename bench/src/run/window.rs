@@ -23,6 +23,9 @@ pub(crate) struct Window {
 /// A core that is busier than this had no room left: its figures are limits of the machine.
 const SATURATED: f64 = 0.97;
 
+/// A share of a core that interrupts and rounding do not explain.
+const FOREIGN: f64 = 0.15;
+
 impl Window {
     pub(crate) fn open(stage: &Stage, server: &Server, meter: &Meter) -> Self {
         meter.open(true);
@@ -56,12 +59,22 @@ impl Window {
         row.latency_p99_ms = meter.latency_ms(99.0);
         row.server_core_busy = busy(self.server_core, usage::core_seconds(SERVER_CORE));
         row.load_core_busy = busy(self.load_core, usage::core_seconds(LOAD_CORE));
-        if row.server_core_busy > Some(SATURATED) {
-            row.add_note("server core saturated");
-        }
-        if row.load_core_busy > Some(SATURATED) {
-            row.add_note("load core saturated: the harness limits this figure");
-        }
+        let ours = |share: Option<f64>| share.unwrap_or(0.0);
+        remark(row, "server core", row.server_core_busy, (cpu.1 - self.cpu.1) / passed);
+        let harness = ours(row.upstream_share) + ours(row.generator_share);
+        remark(row, "load core", row.load_core_busy, harness);
+    }
+}
+
+/// Says when a core had no room left, or when others than the benchmark used it: both make figures
+/// that are not the candidate's.
+fn remark(row: &mut Row, core: &str, busy: Option<f64>, ours: f64) {
+    let Some(busy) = busy else { return };
+    // Interrupts and the sampling of processor time are within these shares; more is somebody else.
+    if busy - ours > FOREIGN {
+        row.add_note(&format!("others used {:.0} % of the {core}", (busy - ours) * 100.0));
+    } else if busy > SATURATED {
+        row.add_note(&format!("{core} saturated"));
     }
 }
 

@@ -40,12 +40,12 @@ impl RequestReader {
     /// The next request, or `None` when the client is done with the connection.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Request>> {
         loop {
-            if let Some((mut request, head, length)) = parse_head(&self.buffer)? {
-                if self.buffer.len() >= head + length {
-                    request.body = self.buffer[head..head + length].to_vec();
-                    self.buffer.advance(head + length);
-                    return Ok(Some(request));
-                }
+            if let Some((mut request, head, length)) = parse_head(&self.buffer)?
+                && self.buffer.len() >= head + length
+            {
+                request.body = self.buffer[head..head + length].to_vec();
+                self.buffer.advance(head + length);
+                return Ok(Some(request));
             }
             if self.buffer.len() > MAX_REQUEST {
                 return Err(io::Error::other("request is too large"));

@@ -114,6 +114,14 @@ impl Conversation {
         self.active().or(self.queue.front()).or(self.current.as_ref())
     }
 
+    /// The title that a conversation gets when its first answer is complete and nobody gave it one. It
+    /// comes after the end, so that the generation's own events stay without a hole.
+    pub fn title_owed(&self) -> Option<String> {
+        let answered =
+            self.current.as_ref().is_some_and(|current| matches!(current.phase, Phase::Completed { .. }));
+        self.opening.clone().filter(|_| answered && self.title.is_none())
+    }
+
     /// The same state without the words of a generation that has ended: they are in its messages, and
     /// no rule needs them.
     pub fn compact(mut self) -> Conversation {

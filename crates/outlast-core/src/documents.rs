@@ -413,11 +413,7 @@ mod tests {
         let world = given([answering(G1, "Hel")]);
         let open = &world.stored.messages[1];
         assert_eq!((&*open.content, open.status), ("", MessageStatus::Streaming));
-        let world = world.observed(finishes(G1, 1)).then([
-            "assistant.segment.ended",
-            "conversation.updated",
-            "chat.done",
-        ]);
+        let world = world.observed(finishes(G1, 1)).then(["assistant.segment.ended", "chat.done"]);
         assert_eq!(world.stored.messages[1].content, "Hel");
     }
 

@@ -50,6 +50,7 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
     let Some(generation) = state.active() else {
         return match state.queue.front() {
             Some(waiting) => Next::Observe(Report::TurnCame { generation: waiting.id.clone() }),
+            None if state.title_owed().is_some() => Next::Observe(Report::TitleOwed),
             None => Next::Nothing,
         };
     };
@@ -196,6 +197,14 @@ mod tests {
     #[test]
     fn g4_an_ended_conversation_is_owed_nothing() {
         for end in [completed(G1), cancelled(G1), failed(G1)] {
+            assert_eq!(given([titled("Tea"), running(G1), end]).next(), Next::Nothing);
+        }
+    }
+
+    #[test]
+    fn s5_only_an_answer_owes_a_title_and_only_where_there_is_none() {
+        assert_eq!(given([running(G1), completed(G1)]).next(), Next::Observe(Report::TitleOwed));
+        for end in [cancelled(G1), failed(G1)] {
             assert_eq!(given([running(G1), end]).next(), Next::Nothing);
         }
     }

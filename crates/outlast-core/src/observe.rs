@@ -30,6 +30,8 @@ pub enum Report {
         /// Which.
         generation: GenerationId,
     },
+    /// The first answer is complete and nobody has given the conversation a title.
+    TitleOwed,
     /// Nobody has watched it for too long.
     Abandoned {
         /// Which.
@@ -96,7 +98,7 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
     match report {
         Report::Streamed(streamed) => {
             if let Some(generation) = running(state, &streamed.generation, streamed.attempt) {
-                observe_stream(state, generation, streamed, rules, &mut entries);
+                observe_stream(generation, streamed, rules, &mut entries);
             }
         }
         Report::CallLost { generation } => {
@@ -125,6 +127,11 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
                 start_again(first, "", &mut entries);
             }
         }
+        Report::TitleOwed => {
+            if let Some(title) = state.title_owed() {
+                entries.of_conversation(Event::ConversationUpdated { title: Some(title), metadata: None });
+            }
+        }
         Report::Abandoned { generation } => {
             let at_work = |phase: &Phase| matches!(phase, Phase::Running | Phase::Retrying { .. });
             if let Some(generation) = in_phase(state, &generation, at_work) {
@@ -135,13 +142,7 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
     entries.finish()
 }
 
-fn observe_stream(
-    state: &Conversation,
-    generation: &Generation,
-    streamed: Streamed,
-    rules: &Rules,
-    entries: &mut Entries,
-) {
+fn observe_stream(generation: &Generation, streamed: Streamed, rules: &Rules, entries: &mut Entries) {
     let mut open = generation.open_segment().map(|segment| segment.message.clone());
     for piece in streamed.pieces {
         match piece {
@@ -171,9 +172,6 @@ fn observe_stream(
         Some(CallEnd::Finished { reason }) => {
             if let Some(message_id) = open {
                 entries.of(generation, Event::SegmentClosed { message_id });
-            }
-            if let Some(title) = state.opening.clone().filter(|_| state.title.is_none()) {
-                entries.of_conversation(Event::ConversationUpdated { title: Some(title), metadata: None });
             }
             entries.of(generation, Event::Completed { finish_reason: reason });
         }
@@ -291,7 +289,11 @@ mod tests {
 
     #[test]
     fn g4_an_answer_without_words_is_an_answer() {
-        let world = given([titled("Tea"), running(G1)]).observed(finishes(G1, 1)).then(["chat.done"]);
+        let world = given([titled("Tea"), running(G1)])
+            .observed(finishes(G1, 1))
+            .then(["chat.done"])
+            .observed(Report::TitleOwed)
+            .then_nothing();
         assert_eq!(world.generation(G1).status(), GenerationStatus::Completed);
         assert_eq!(world.shown(), ["question of gen_1"]);
     }
@@ -574,7 +576,11 @@ mod tests {
         let long = format!("  \n  {}\nsecond line", "word ".repeat(30));
         let world = given([asked_saying(G1, &long), started(G1, 1)])
             .observed(finishes(G1, 1))
-            .then(["conversation.updated", "chat.done"]);
+            .then(["chat.done"])
+            .observed(Report::TitleOwed)
+            .then(["conversation.updated"])
+            .observed(Report::TitleOwed)
+            .then_nothing();
         let title = world.stored.conversation.title.clone().unwrap();
         assert!(title.starts_with("word word") && title.ends_with('…') && title.chars().count() <= 61);
         assert_eq!(title.lines().count(), 1);
@@ -582,7 +588,11 @@ mod tests {
 
     #[test]
     fn s5_a_title_that_somebody_gave_stays() {
-        let world = given([titled("Tea"), running(G1)]).observed(finishes(G1, 1)).then(["chat.done"]);
+        let world = given([titled("Tea"), running(G1)])
+            .observed(finishes(G1, 1))
+            .then(["chat.done"])
+            .observed(Report::TitleOwed)
+            .then_nothing();
         assert_eq!(world.stored.conversation.title.as_deref(), Some("Tea"));
     }
 
@@ -594,7 +604,9 @@ mod tests {
             .when(start(G2))
             .then(["message.added", "generation.queued", "chat.started"])
             .observed(finishes(G2, 1))
-            .then(["conversation.updated", "chat.done"]);
+            .then(["chat.done"])
+            .observed(Report::TitleOwed)
+            .then(["conversation.updated"]);
         assert_eq!(world.stored.conversation.title.as_deref(), Some("question of gen_2"));
     }
 
@@ -604,7 +616,7 @@ mod tests {
         let pieces = vec![words("Hello"), usage(3, 1)];
         let report = stream(G1, 1, pieces, Some(finished()));
         let entries = observe(&world.transcript.state, report, &world.rules, Timestamp(7));
-        assert_eq!(entries.len(), 6);
+        assert_eq!(entries.len(), 5);
         for (index, entry) in entries.iter().enumerate() {
             assert_eq!((entry.seq, entry.ts), (Seq(4).plus(index), Timestamp(7)));
         }

@@ -99,12 +99,12 @@ impl Call {
     fn add(&mut self, piece: Piece) {
         if let Piece::Text { kind, text, chunks } = &piece {
             self.bytes += text.len();
-            if let Some(Piece::Text { kind: last, text: gathered, chunks: count }) = self.pieces.last_mut() {
-                if last == kind {
-                    gathered.push_str(text);
-                    *count += chunks;
-                    return;
-                }
+            if let Some(Piece::Text { kind: last, text: gathered, chunks: count }) = self.pieces.last_mut()
+                && last == kind
+            {
+                gathered.push_str(text);
+                *count += chunks;
+                return;
             }
         }
         self.pieces.push(piece);

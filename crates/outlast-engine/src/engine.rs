@@ -170,10 +170,11 @@ impl Engine {
                 named: options.named,
                 reply,
             };
-            if self.shared.mailbox(conversation).send(Mail::Command(ask)).await.is_ok() {
-                if let Ok(answer) = answer.await {
-                    return answer;
-                }
+            let sent = self.shared.mailbox(conversation).send(Mail::Command(Box::new(ask))).await;
+            if sent.is_ok()
+                && let Ok(answer) = answer.await
+            {
+                return answer;
             }
             if self.shared.stop.is_cancelled() {
                 break;

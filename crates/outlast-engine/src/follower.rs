@@ -70,6 +70,12 @@ impl Follower {
         }
     }
 
+    /// The same, for a reader that has everything: nothing of its generation can follow.
+    pub(crate) fn past_the_end(mut self) -> Follower {
+        self.over = true;
+        self
+    }
+
     /// Whose log it reads.
     pub fn conversation(&self) -> &ConversationId {
         &self.conversation

@@ -61,7 +61,10 @@ impl Journal {
                 changes: changes.clone(),
             };
             match self.store.append(append).await {
-                Ok(()) => return Ok(self.saved_through(last)),
+                Ok(()) => {
+                    self.saved_through(last);
+                    return Ok(());
+                }
                 Err(AppendError::Unavailable(reason)) => return Err(RecordError::Unavailable(reason)),
                 Err(error @ (AppendError::Fenced { .. } | AppendError::Conflict { .. })) => {
                     return Err(RecordError::Lost(error.to_string()));
@@ -69,7 +72,8 @@ impl Journal {
                 Err(AppendError::Unconfirmed(reason)) => {
                     tracing::warn!(conversation = %self.conversation, reason, "append was not confirmed");
                     if self.confirm(&records).await? {
-                        return Ok(self.saved_through(last));
+                        self.saved_through(last);
+                        return Ok(());
                     }
                 }
             }

@@ -163,21 +163,21 @@ impl Engine {
         Ok(page)
     }
 
-    /// Follows a generation from its first event or from a position. `None` if it has ended before that
-    /// position and nothing can follow.
+    /// Follows a generation from its first event or from a position. If it has ended before that position,
+    /// nothing follows.
     pub async fn follow_generation(
         &self,
         user: &UserId,
         id: &GenerationId,
         after: Option<Seq>,
-    ) -> Result<Option<Follower>, CommandError> {
+    ) -> Result<Follower, CommandError> {
         let document = self.generation_document(user, id).await?;
         let ended = !GenerationStatus::LIVE.contains(&document.status);
         let after = from(&document, after);
-        if ended && after == document.last_seq {
-            return Ok(None);
-        }
-        self.follower(document.conversation_id, after, Some(document.id)).map(Some)
+        // Behind its end others may have events, for which a reader of this one would wait for ever.
+        let over = ended && after >= document.last_seq;
+        let follower = self.follower(document.conversation_id, after, Some(document.id))?;
+        Ok(if over { follower.past_the_end() } else { follower })
     }
 
     /// Follows a conversation after a position, across generations, for as long as it is read.

@@ -4,6 +4,8 @@
 //! ask, when the process dies. `OUTLAST_SEED=17 cargo test -p outlast-engine --test simulation` repeats
 //! one; `OUTLAST_SEEDS=100000` runs more than usual.
 
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test ends where it fails")]
+
 mod world;
 
 use world::World;
@@ -41,7 +43,10 @@ fn i1_i2_i3_i4_i10_i11_hold_for_every_seed() {
     // A simulation in which nothing goes wrong proves nothing.
     assert!(totals.crashes > seeds / 2, "{totals:?}");
     assert!(totals.faults > seeds, "{totals:?}");
-    assert!(totals.completed > seeds && totals.cancelled > seeds / 10 && totals.failed > seeds / 50, "{totals:?}");
+    assert!(
+        totals.completed > seeds && totals.cancelled > seeds / 10 && totals.failed > seeds / 50,
+        "{totals:?}"
+    );
     assert!(totals.retracted > seeds / 10, "{totals:?}");
 }
 

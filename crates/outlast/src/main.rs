@@ -82,8 +82,9 @@ async fn run(serve: Serve) -> anyhow::Result<()> {
     for name in config.without_effect() {
         tracing::warn!("the setting [{name}] has no effect: this version runs no tools");
     }
-    let opened = outlast_store::open(&config.store.url, &config.server.data)
-        .with_context(|| format!("cannot open the store {:?}", config.store.url))?;
+    // Without the URL, which may hold a password; the store says what is wrong with it.
+    let opened =
+        outlast_store::open(&config.store.url, &config.server.data).context("cannot open the store")?;
     let engine = Engine::new(Parts {
         store: opened.store.clone(),
         models: models(&config)?,
@@ -110,12 +111,13 @@ fn one_model(model: &ModelConfig) -> anyhow::Result<Arc<dyn Model>> {
         ModelConfig::Demo { pace: None } => Ok(Arc::new(DemoModel::default())),
         ModelConfig::Demo { pace: Some(pace) } => Ok(Arc::new(DemoModel::with_pace(*pace))),
         ModelConfig::Openai { base_url, model, api_key_env } => {
-            let api_key = match api_key_env {
-                Some(name) => Some(std::env::var(name).with_context(|| {
-                    format!("api_key_env names {name}, which is not in the environment")
-                })?),
-                None => None,
-            };
+            let api_key =
+                match api_key_env {
+                    Some(name) => Some(std::env::var(name).with_context(|| {
+                        format!("api_key_env names {name}, which is not in the environment")
+                    })?),
+                    None => None,
+                };
             let settings = OpenAiSettings { base_url: base_url.clone(), model: model.clone(), api_key };
             Ok(Arc::new(OpenAiModel::new(settings).map_err(anyhow::Error::msg)?))
         }

@@ -1,26 +1,32 @@
 //! 1,000 readers lose their connection and come back at the same moment, each at its own position.
 
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::watch::Receiver;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use crate::clock;
 use crate::run::candidate::{Client, Server};
-use crate::run::meter::{Meter, percentile};
+use crate::run::meter::percentile;
 use crate::run::reader::{Crowd, Seen, step};
 use crate::run::results::Row;
 use crate::run::watch::Watch;
 
 const STREAMS: u64 = 1_000;
-/// Gentle, so that what is measured is coming back and not streaming; starting is spread out for the same reason.
+/// Gentle, so that what is measured is coming back and not streaming. Starting is spread for the same
+/// reason, and nobody is cut off before everybody has begun.
 const RATE: u64 = 2;
 const RAMP: Duration = Duration::from_secs(10);
-const CUT_AT: Duration = Duration::from_secs(13);
+const BEGIN_WITHIN: Duration = Duration::from_secs(60);
 /// Everyone is away for so long and misses some four tokens.
 const AWAY: Duration = Duration::from_secs(2);
-const LENGTH: Duration = Duration::from_secs(20);
+/// Tokens to read after coming back: the missed ones and the first live ones, across the seam.
+const READ_ON: u64 = 10;
+/// Long enough that nothing ends by itself.
+const TOKENS: u64 = 2 * 180;
+const RETURN_WITHIN: Duration = Duration::from_secs(40);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
@@ -29,39 +35,39 @@ enum Phase {
     Return,
 }
 
+/// What the readers tell about themselves.
+#[derive(Default)]
+struct Told {
+    begun: Cell<u64>,
+    waits_ms: RefCell<Vec<f64>>,
+}
+
 pub(super) async fn run(server: Server) -> anyhow::Result<Vec<Row>> {
     let mut row = Row::new("1000 reconnects at once", server.candidate, STREAMS);
-    let tokens = LENGTH.as_secs() * RATE;
     let begun = Instant::now();
     let (phase, phases) = tokio::sync::watch::channel(Phase::Read);
-    let waits = Rc::new(std::cell::RefCell::new(Vec::with_capacity(STREAMS as usize)));
-    let mut crowd = Crowd::new(tokens);
+    let told = Rc::new(Told::default());
+    let mut crowd = Crowd::new(TOKENS);
     for index in 0..STREAMS {
-        let returning = Returning {
-            client: server.client(),
-            meter: Rc::new(Meter::default()),
-            index,
-            script: format!("tokens={tokens} rate={RATE} seed={index}"),
-            begin: begun + step(RAMP, index, STREAMS),
-            deadline: begun + RAMP + LENGTH + Duration::from_secs(30),
-            phases: phases.clone(),
-        };
-        let waits = waits.clone();
+        let returning =
+            Returning { client: server.client(), index, told: told.clone(), phases: phases.clone() };
         crowd.add(async move {
-            let (seen, wait) = returning.run().await;
-            waits.borrow_mut().extend(wait);
-            seen
+            sleep_until(begun + step(RAMP, index, STREAMS)).await;
+            returning.run(begun + BEGIN_WITHIN + AWAY + RETURN_WITHIN).await
         });
     }
-    sleep_until(begun + CUT_AT).await;
+    while told.begun.get() < STREAMS && begun.elapsed() < BEGIN_WITHIN {
+        sleep(Duration::from_millis(100)).await;
+    }
+    let started = told.begun.get();
     phase.send(Phase::Cut)?;
-    sleep_until(begun + CUT_AT + AWAY).await;
+    sleep(AWAY).await;
     phase.send(Phase::Return)?;
     (row.check, _) = crowd.finish().await;
-    let mut waits = waits.take();
+    let mut waits = told.waits_ms.take();
     row.reconnect_p50_ms = percentile(&mut waits, 50.0);
     row.reconnect_p99_ms = percentile(&mut waits, 99.0);
-    row.add_note(&format!("{} of {STREAMS} came back", waits.len()));
+    row.add_note(&format!("{started} had begun, {} came back", waits.len()));
     server.stop().await?;
     Ok(vec![row])
 }
@@ -69,30 +75,29 @@ pub(super) async fn run(server: Server) -> anyhow::Result<Vec<Row>> {
 /// A reader that leaves and comes back when told.
 struct Returning {
     client: Client,
-    meter: Rc<Meter>,
     index: u64,
-    script: String,
-    begin: Instant,
-    deadline: Instant,
+    told: Rc<Told>,
     phases: Receiver<Phase>,
 }
 
 impl Returning {
-    /// What it saw, and how long it waited for the first token it had missed, in milliseconds.
-    async fn run(mut self) -> (Seen, Option<f64>) {
-        sleep_until(self.begin).await;
-        let mut watch = Watch::new(self.meter.clone());
-        let mut wait = None;
-        let error = match timeout_at(self.deadline, self.twice(&mut watch, &mut wait)).await {
+    async fn run(mut self, deadline: Instant) -> Seen {
+        let mut watch = Watch::new(Rc::default());
+        let error = match timeout_at(deadline, self.twice(&mut watch)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some("time was up".to_owned()),
         };
-        (Seen { watch, error }, wait)
+        Seen { watch, error }
     }
 
-    async fn twice(&mut self, watch: &mut Watch, wait: &mut Option<f64>) -> anyhow::Result<()> {
-        let (mut connection, id) = self.client.start(&format!("storm-{}", self.index), &self.script).await?;
+    async fn twice(&mut self, watch: &mut Watch) -> anyhow::Result<()> {
+        let script = format!("tokens={TOKENS} rate={RATE} seed={}", self.index);
+        let (mut connection, id) = self.client.start(&format!("storm-{}", self.index), &script).await?;
+        watch.until_more(1);
+        connection.read(watch).await?;
+        self.told.begun.set(self.told.begun.get() + 1);
+        watch.until_more(TOKENS);
         tokio::select! {
             read = connection.read(watch) => {
                 read?;
@@ -102,12 +107,15 @@ impl Returning {
         }
         drop(connection);
         watch.reconnected();
+        watch.until_more(READ_ON);
         drop(self.phases.wait_for(|phase| *phase >= Phase::Return).await?);
 
         let left = clock::now_ns();
         let mut connection = self.client.resume(&id, watch.last_seq).await?;
         connection.read(watch).await?;
-        *wait = watch.first_new_ns.map(|at| at.saturating_sub(left) as f64 / 1e6);
+        // Where the first event that was missed had arrived.
+        let wait = watch.first_new_ns.map(|at| at.saturating_sub(left) as f64 / 1e6);
+        self.told.waits_ms.borrow_mut().extend(wait);
         Ok(())
     }
 }

@@ -71,22 +71,18 @@ const PARAGRAPHS: &[&str] = &[
     "When you are ready, put a real model into `outlast.toml`. Any OpenAI-compatible address will do.",
 ];
 
-/// The words of the answer, each with the space before it.
+/// The words of the answer, each with the space after it.
 fn answer(asked: &str) -> Vec<String> {
-    let mut dice = Dice(seed(asked));
-    let mut text = OPENINGS[dice.below(OPENINGS.len())].to_owned();
     let limit = words_asked_for(asked);
-    let mut count = 0;
-    for turn in 0.. {
-        let paragraph = PARAGRAPHS[turn % PARAGRAPHS.len()];
-        text.push_str("\n\n");
-        text.push_str(paragraph);
-        count += paragraph.split(' ').count();
-        if count >= limit.unwrap_or(1) && (limit.is_some() || turn + 1 == PARAGRAPHS.len()) {
+    let mut words = vec![OPENINGS[Dice(seed(asked)).below(OPENINGS.len())].to_owned()];
+    for paragraph in PARAGRAPHS.iter().cycle().take(limit.unwrap_or(PARAGRAPHS.len())) {
+        if limit.is_some_and(|limit| words.len() >= limit) {
             break;
         }
+        let last = words.last_mut().expect("there is an opening");
+        last.push_str("\n\n");
+        words.extend(paragraph.split_inclusive(' ').map(str::to_owned));
     }
-    let mut words: Vec<String> = text.split_inclusive(' ').map(str::to_owned).collect();
     words.truncate(limit.unwrap_or(usize::MAX));
     words
 }

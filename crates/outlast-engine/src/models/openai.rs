@@ -255,12 +255,12 @@ impl Reading {
         if added.is_empty() {
             return;
         }
-        if let Some(Ok(Arrived::Piece(Piece::Text { kind, text, chunks }))) = self.ready.back_mut() {
-            if *kind == new_kind {
-                text.push_str(added);
-                *chunks += 1;
-                return;
-            }
+        if let Some(Ok(Arrived::Piece(Piece::Text { kind, text, chunks }))) = self.ready.back_mut()
+            && *kind == new_kind
+        {
+            text.push_str(added);
+            *chunks += 1;
+            return;
         }
         let piece = Piece::Text { kind: new_kind, text: added.to_owned(), chunks: 1 };
         self.ready.push_back(Ok(Arrived::Piece(piece)));

@@ -30,12 +30,20 @@ pub(crate) fn check(store: &MemoryStore, ledger: &Ledger, crashes: u64, faults: 
 }
 
 fn count(faults: &Faults) -> u64 {
-    faults.append_refused + faults.append_unanswered + faults.append_lost + faults.append_late + faults.claim_failed
+    faults.append_refused
+        + faults.append_unanswered
+        + faults.append_lost
+        + faults.append_late
+        + faults.claim_failed
 }
 
 async fn list(store: &MemoryStore, table: Table, conversation: Option<&ConversationId>) -> Vec<Document> {
-    let query =
-        Query { table: Some(table), conversation: conversation.cloned(), limit: EVERYTHING, ..Query::default() };
+    let query = Query {
+        table: Some(table),
+        conversation: conversation.cloned(),
+        limit: EVERYTHING,
+        ..Query::default()
+    };
     store.list(query).await.unwrap()
 }
 
@@ -121,7 +129,8 @@ fn check_clients(
     for (request, sent) in &ledger.starts {
         if let Some((conversation, generation, message)) = &sent.acknowledged {
             let document = generations.get(generation);
-            let document = document.unwrap_or_else(|| panic!("I1: the acknowledged start of {request} is gone"));
+            let document =
+                document.unwrap_or_else(|| panic!("I1: the acknowledged start of {request} is gone"));
             assert_eq!((&document.conversation_id, &document.message_id), (conversation, message));
         }
     }

@@ -188,7 +188,7 @@ fn script(dice: &mut Dice) -> Vec<Step> {
             0 => return failing(steps, FailureClass::Transient),
             1 => return failing(steps, FailureClass::RateLimited),
             2 if dice.roll(4) == 0 => return failing(steps, FailureClass::Invalid),
-            3 => return steps, // ends too early
+            3 => return steps,                                   // ends too early
             4 => steps.push(Step::Wait(Duration::from_secs(5))), // longer than the idle limit
             _ => {}
         }

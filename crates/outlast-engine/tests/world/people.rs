@@ -36,7 +36,13 @@ pub(crate) fn user() -> UserId {
 }
 
 /// New clients and readers come with every life; the old ones try again what was not answered.
-pub(crate) fn arrive(engine: &Engine, ledger: &Arc<Mutex<Ledger>>, dice: &mut Dice, conversations: usize, life: u64) {
+pub(crate) fn arrive(
+    engine: &Engine,
+    ledger: &Arc<Mutex<Ledger>>,
+    dice: &mut Dice,
+    conversations: usize,
+    life: u64,
+) {
     for number in 0..2 + dice.roll(3) {
         let conversation = usize::try_from(dice.roll(conversations as u64)).unwrap();
         let when_busy = match dice.roll(4) {
@@ -52,7 +58,11 @@ pub(crate) fn arrive(engine: &Engine, ledger: &Arc<Mutex<Ledger>>, dice: &mut Di
         tokio::spawn(client(engine.clone(), ledger.clone(), dice.fork(), request));
     }
     for _ in 0..dice.roll(3) {
-        ledger.lock().unwrap().readers.push((conversation_id(usize::try_from(dice.roll(conversations as u64)).unwrap()), Seq::ZERO));
+        ledger
+            .lock()
+            .unwrap()
+            .readers
+            .push((conversation_id(usize::try_from(dice.roll(conversations as u64)).unwrap()), Seq::ZERO));
     }
     let readers = ledger.lock().unwrap().readers.len();
     for reader in 0..readers {

@@ -53,7 +53,8 @@ pub(crate) async fn capabilities(State(app): State<App>) -> Response {
 }
 
 pub(crate) async fn models(State(app): State<App>) -> Response {
-    let data: Vec<_> = app.engine().models().into_iter().map(|id| json!({"id": id, "object": "model"})).collect();
+    let data: Vec<_> =
+        app.engine().models().into_iter().map(|id| json!({"id": id, "object": "model"})).collect();
     axum::Json(json!({"object": "list", "data": data})).into_response()
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::str::FromStr;
 
 use axum::body::Bytes;
-use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use http_body_util::{BodyExt, Limited};
@@ -40,6 +40,10 @@ async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    // Serde would take a list for an object, field by field.
+    if bytes.trim_ascii_start().first() == Some(&b'[') {
+        return Err(Problem::invalid("", "must be an object"));
+    }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed: T = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = error.path().to_string();
@@ -51,6 +55,19 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })?;
     deserializer.end().map_err(|error| Problem::bad_json(format!("the body is not JSON: {error}")))?;
     Ok(parsed)
+}
+
+/// The id in a path. One that is not text names nothing.
+pub(crate) struct Id<T>(pub(crate) T);
+
+impl<T: for<'a> From<&'a str>> FromRequestParts<App> for Id<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Id<T>, Problem> {
+        let Path(id) =
+            Path::<String>::from_request_parts(parts, app).await.map_err(|_| Problem::not_found())?;
+        Ok(Id(T::from(&id)))
+    }
 }
 
 /// The query of a request.
@@ -91,7 +108,8 @@ impl Params {
 pub(crate) fn request_id(headers: &HeaderMap, body: Option<String>) -> Result<Option<RequestId>, Problem> {
     let header = match headers.get("idempotency-key") {
         Some(value) => {
-            let text = value.to_str().map_err(|_| Problem::invalid("Idempotency-Key", "must be plain text"))?;
+            let text =
+                value.to_str().map_err(|_| Problem::invalid("Idempotency-Key", "must be plain text"))?;
             Some(text.to_owned())
         }
         None => None,

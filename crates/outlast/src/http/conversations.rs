@@ -1,6 +1,6 @@
 //! Conversations: make, list, look, change, delete.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use outlast_core::{ConversationId, Seq};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::App;
-use super::body::{Json, Params, request_id};
+use super::body::{Id, Json, Params, request_id};
 use super::error::Problem;
 use super::generations::paging;
 
@@ -21,6 +21,7 @@ const MESSAGES_MOST: usize = 1_000;
 pub(crate) struct ConversationBody {
     title: Option<String>,
     metadata: Option<Map<String, Value>>,
+    request_id: Option<String>,
 }
 
 pub(crate) async fn create(
@@ -28,7 +29,7 @@ pub(crate) async fn create(
     headers: HeaderMap,
     Json(body): Json<ConversationBody>,
 ) -> Result<Response, Problem> {
-    let request = request_id(&headers, None)?;
+    let request = request_id(&headers, body.request_id)?;
     let metadata = body.metadata.map(Value::Object);
     let id = app.engine().create_conversation(&app.user(), body.title, metadata, request).await?;
     let view = app.engine().view(&app.user(), &id, 0).await?;
@@ -42,7 +43,7 @@ pub(crate) async fn list(State(app): State<App>, params: Params) -> Result<Respo
 
 pub(crate) async fn read(
     State(app): State<App>,
-    Path(id): Path<ConversationId>,
+    Id(id): Id<ConversationId>,
     params: Params,
 ) -> Result<Response, Problem> {
     let limit = params.limit(MESSAGES_USUAL, MESSAGES_MOST)?;
@@ -51,7 +52,7 @@ pub(crate) async fn read(
 
 pub(crate) async fn messages(
     State(app): State<App>,
-    Path(id): Path<ConversationId>,
+    Id(id): Id<ConversationId>,
     params: Params,
 ) -> Result<Response, Problem> {
     let limit = params.limit(MESSAGES_USUAL, MESSAGES_MOST)?;
@@ -62,7 +63,7 @@ pub(crate) async fn messages(
 
 pub(crate) async fn update(
     State(app): State<App>,
-    Path(id): Path<ConversationId>,
+    Id(id): Id<ConversationId>,
     Json(body): Json<ConversationBody>,
 ) -> Result<Response, Problem> {
     let metadata = body.metadata.map(Value::Object);
@@ -73,7 +74,7 @@ pub(crate) async fn update(
 
 pub(crate) async fn delete(
     State(app): State<App>,
-    Path(id): Path<ConversationId>,
+    Id(id): Id<ConversationId>,
 ) -> Result<StatusCode, Problem> {
     app.engine().delete_conversation(&app.user(), &id).await?;
     Ok(StatusCode::NO_CONTENT)

@@ -106,10 +106,10 @@ impl From<Refusal> for Problem {
             }
             Refusal::Busy { current } => conflict("conversation_busy").with("generationId", current.as_str()),
             Refusal::QueueFull => Problem::new(StatusCode::TOO_MANY_REQUESTS, "limit_reached", detail),
-            Refusal::AlreadyEnded { status } => conflict("already_ended").with("status_was", status.as_str()),
+            Refusal::AlreadyEnded { status } => conflict("already_ended").with("statusWas", status.as_str()),
             Refusal::EndedLongAgo => conflict("already_ended"),
             Refusal::NotInterrupted { status } => {
-                conflict("not_interrupted").with("status_is", status.as_str())
+                conflict("not_interrupted").with("statusIs", status.as_str())
             }
             Refusal::NotRetryable => conflict("not_retryable"),
         }

@@ -4,29 +4,33 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
 use outlast_core::{ConversationId, ConversationView, GenerationId, Seq, head};
-use outlast_engine::{FollowError, Follower};
+use outlast_engine::{CommandError, FollowError, Follower};
 use outlast_store::Record;
+use serde::Serialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
 
 use super::App;
-use super::body::Params;
+use super::body::{Id, Params};
 use super::conversations::MESSAGES_USUAL;
 use super::error::Problem;
-use super::generations::{PAGE_MOST, PAGE_USUAL};
 
 /// A silent stream says at least this often that it is alive.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// Events in a page if nothing is said, and at most.
+const EVENTS_USUAL: usize = 100;
+const EVENTS_MOST: usize = 1_000;
 
 pub(crate) async fn of_generation(
     State(app): State<App>,
-    Path(id): Path<GenerationId>,
+    Id(id): Id<GenerationId>,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
@@ -37,16 +41,14 @@ pub(crate) async fn of_generation(
         Some(other) => return Err(Problem::invalid("format", format!("{other:?} is not sse or json"))),
     }
     let user = app.user();
-    let Some(follower) = app.engine().follow_generation(&user, &id, after).await? else {
-        return Ok(event_stream(stream::empty()));
-    };
+    let follower = app.engine().follow_generation(&user, &id, after).await?;
     follower.check().await?;
     Ok(event_stream(follow(app, follower, Instead::End)))
 }
 
 pub(crate) async fn of_conversation(
     State(app): State<App>,
-    Path(id): Path<ConversationId>,
+    Id(id): Id<ConversationId>,
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
@@ -72,21 +74,27 @@ fn cursor(headers: &HeaderMap, params: &Params) -> Result<Option<Seq>, Problem> 
     last.map(|seq| Some(Seq(seq))).ok_or_else(|| Problem::invalid("Last-Event-ID", "is not a position"))
 }
 
-async fn page(app: &App, id: &GenerationId, after: Option<Seq>, params: &Params) -> Result<Response, Problem> {
-    let limit = params.limit(PAGE_USUAL, PAGE_MOST.max(1_000))?;
+/// The events are the very bytes of the log, as every other reader gets them.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EventsPage<'a> {
+    data: Vec<&'a RawValue>,
+    next_after: Seq,
+    ended: bool,
+}
+
+async fn page(
+    app: &App,
+    id: &GenerationId,
+    after: Option<Seq>,
+    params: &Params,
+) -> Result<Response, Problem> {
+    let limit = params.limit(EVENTS_USUAL, EVENTS_MOST)?;
     let page = app.engine().events(&app.user(), id, after, limit).await?;
-    let mut body = Vec::with_capacity(64 + page.records.iter().map(|record| record.bytes.len() + 1).sum::<usize>());
-    body.extend_from_slice(b"{\"data\":[");
-    for (index, record) in page.records.iter().enumerate() {
-        if index > 0 {
-            body.push(b',');
-        }
-        body.extend_from_slice(&record.bytes); // the very bytes of the log, as every other reader gets them
-    }
-    let rest = json!({"nextAfter": page.after, "ended": page.ended}).to_string();
-    body.extend_from_slice(b"],");
-    body.extend_from_slice(&rest.as_bytes()[1..]);
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    let lines = page.records.iter().map(|record| serde_json::from_slice(&record.bytes));
+    let data: Result<Vec<&RawValue>, _> = lines.collect();
+    let data = data.map_err(|error| CommandError::Broken(error.to_string()))?;
+    Ok(axum::Json(EventsPage { data, next_after: page.after, ended: page.ended }).into_response())
 }
 
 /// What a reader gets in place of events that are no longer kept.

@@ -1,6 +1,6 @@
 //! Generations: start, look, cancel, resume, dismiss, retry.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use outlast_core::{ConversationId, GenerationId, GenerationStatus, Part, RetryMode, WhenBusy};
@@ -9,12 +9,12 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::App;
-use super::body::{Json, Params, request_id};
+use super::body::{Id, Json, Params, request_id};
 use super::error::Problem;
 
 /// Entries of a list if nothing is said, and at most.
-pub(crate) const PAGE_USUAL: usize = 50;
-pub(crate) const PAGE_MOST: usize = 200;
+const PAGE_USUAL: usize = 50;
+const PAGE_MOST: usize = 200;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -42,8 +42,11 @@ impl<'de> Deserialize<'de> for Content {
             Text(String),
             Parts(Vec<Part>),
         }
-        let wrong = || serde::de::Error::custom("must be a string or a list of parts {\"type\":\"text\",\"text\":…}");
-        let parts = match Form::deserialize(deserializer).map_err(|_| wrong())? {
+        let wrong =
+            || serde::de::Error::custom("must be a string or a list of parts {\"type\":\"text\",\"text\":…}");
+        // A field that is missing and text that is broken say so themselves.
+        let value = Value::deserialize(deserializer)?;
+        let parts = match Form::deserialize(value).map_err(|_| wrong())? {
             Form::Text(text) => vec![Part::Text { text }],
             Form::Parts(parts) => parts,
         };
@@ -111,7 +114,7 @@ pub(crate) async fn start(
     Ok((StatusCode::ACCEPTED, axum::Json(started_json(&started))).into_response())
 }
 
-pub(crate) async fn read(State(app): State<App>, Path(id): Path<GenerationId>) -> Result<Response, Problem> {
+pub(crate) async fn read(State(app): State<App>, Id(id): Id<GenerationId>) -> Result<Response, Problem> {
     Ok(axum::Json(app.engine().generation(&app.user(), &id).await?).into_response())
 }
 
@@ -133,15 +136,20 @@ pub(crate) fn paging(params: &Params) -> Result<Paging, Problem> {
     Ok(Paging { cursor, limit: params.limit(PAGE_USUAL, PAGE_MOST)? })
 }
 
+/// What needs no name, because doing it twice is harmless, may have one all the same.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct OnlyName {
+    request_id: Option<String>,
+}
 
 pub(crate) async fn cancel(
     State(app): State<App>,
-    Path(id): Path<GenerationId>,
-    Json(Nothing {}): Json<Nothing>,
+    Id(id): Id<GenerationId>,
+    headers: HeaderMap,
+    Json(body): Json<OnlyName>,
 ) -> Result<Response, Problem> {
+    request_id(&headers, body.request_id)?;
     let cancelled = app.engine().cancel(&app.user(), &id).await?;
     let body = json!({"success": cancelled.success, "status": cancelled.status});
     Ok(axum::Json(body).into_response())
@@ -149,18 +157,22 @@ pub(crate) async fn cancel(
 
 pub(crate) async fn resume(
     State(app): State<App>,
-    Path(id): Path<GenerationId>,
-    Json(Nothing {}): Json<Nothing>,
+    Id(id): Id<GenerationId>,
+    headers: HeaderMap,
+    Json(body): Json<OnlyName>,
 ) -> Result<Response, Problem> {
+    request_id(&headers, body.request_id)?;
     let status = app.engine().resume(&app.user(), &id).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(json!({"success": true, "status": status}))).into_response())
 }
 
 pub(crate) async fn dismiss(
     State(app): State<App>,
-    Path(id): Path<GenerationId>,
-    Json(Nothing {}): Json<Nothing>,
+    Id(id): Id<GenerationId>,
+    headers: HeaderMap,
+    Json(body): Json<OnlyName>,
 ) -> Result<Response, Problem> {
+    request_id(&headers, body.request_id)?;
     let status = app.engine().dismiss(&app.user(), &id).await?;
     Ok(axum::Json(json!({"success": true, "status": status})).into_response())
 }
@@ -181,7 +193,7 @@ impl RetryBody {
 
 pub(crate) async fn retry(
     State(app): State<App>,
-    Path(id): Path<GenerationId>,
+    Id(id): Id<GenerationId>,
     headers: HeaderMap,
     Json(body): Json<RetryBody>,
 ) -> Result<Response, Problem> {

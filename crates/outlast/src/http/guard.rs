@@ -48,7 +48,9 @@ fn is_local(host: &str) -> bool {
         Some(rest) => rest.split_once(']').map_or(rest, |(name, _)| name),
         None => host.rsplit_once(':').map_or(host, |(name, _)| name),
     };
-    name == "localhost" || name.ends_with(".localhost") || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
 #[cfg(test)]

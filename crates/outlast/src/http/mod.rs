@@ -9,6 +9,9 @@ mod generations;
 mod guard;
 mod websocket;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

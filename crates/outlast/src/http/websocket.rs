@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use outlast_core::{ConversationId, GenerationId, Seq};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::App;
-use super::body::parse;
+use super::body::{Id, parse};
 use super::conversations::MESSAGES_USUAL;
 use super::error::Problem;
 use super::events::{KEEP_ALIVE, snapshot_event};
@@ -49,7 +49,7 @@ struct Cancel {
 
 pub(crate) async fn connect(
     State(app): State<App>,
-    Path(id): Path<ConversationId>,
+    Id(id): Id<ConversationId>,
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;

@@ -1,0 +1,159 @@
+//! What an owner does for clients: one command at a time, answered after it is true.
+
+use outlast_core::{
+    Command, Conversation, DocumentChange, Earlier, Phase, Refusal, Timestamp, UserId, conversation_document,
+    decide,
+};
+use outlast_store::{Query, Table};
+use tokio::sync::oneshot;
+
+use super::{Actor, Mail};
+use crate::documents::{to_changes, to_generation};
+use crate::engine::CommandError;
+use crate::journal::RecordError;
+use crate::live::Share;
+
+impl Actor {
+    pub(super) async fn serve(&mut self, mail: Mail) -> Result<(), RecordError> {
+        let ask = match mail {
+            Mail::Wake => return Ok(()),
+            Mail::Delete { user, reply } => return self.delete(&user, reply).await,
+            Mail::Command(ask) => ask,
+        };
+        let answer = self.command(ask.command, &ask.user, ask.create, ask.named).await;
+        let lost = match &answer {
+            Err(CommandError::Lost(reason)) => Some(RecordError::Lost(reason.clone())),
+            _ => None,
+        };
+        // The client may have gone; what it asked for is done all the same.
+        ask.reply.send(answer).ok();
+        lost.map_or(Ok(()), Err)
+    }
+
+    pub(super) async fn command(
+        &mut self,
+        mut command: Command,
+        user: &UserId,
+        create: bool,
+        named: bool,
+    ) -> Result<Conversation, CommandError> {
+        if named {
+            self.look_up_earlier(&mut command).await?;
+        }
+        let now = self.shared.clock.now();
+        let creates = create || matches!(command, Command::Start(_));
+        let known = match &self.state {
+            Some(state) if state.user == *user => true,
+            None if creates => false,
+            Some(_) | None => return Err(CommandError::NotFound),
+        };
+        if !known {
+            self.state = Some(Conversation::new(self.id.clone(), user.clone(), now));
+        }
+        let decided = match self.reserve(&command) {
+            Ok(()) => self.decide_and_record(command, known, now).await,
+            Err(full) => Err(full),
+        };
+        if decided.is_err() && !known {
+            self.state = None;
+        }
+        self.count_live();
+        decided?;
+        Ok(self.state.clone().ok_or(CommandError::NotFound)?.compact())
+    }
+
+    /// Refuses what would be one too many for the user. A repeat begins nothing and is not counted.
+    pub(super) fn reserve(&mut self, command: &Command) -> Result<(), CommandError> {
+        let begins = match command {
+            Command::Start(start) => start.earlier.is_none(),
+            Command::Retry(retry) => retry.earlier.is_none(),
+            _ => false,
+        };
+        self.count_live();
+        let limit = self.shared.settings.live_generations_per_user;
+        let reserved = self.share.as_mut().is_none_or(|share| !begins || share.reserve(limit));
+        if reserved { Ok(()) } else { Err(CommandError::TooManyLive { limit }) }
+    }
+
+    pub(super) fn count_live(&mut self) {
+        let Some(state) = &self.state else {
+            self.share = None;
+            return;
+        };
+        let share =
+            self.share.get_or_insert_with(|| Share::new(self.shared.live.clone(), state.user.clone()));
+        let running = state.active().is_some_and(|active| active.phase != Phase::Interrupted);
+        share.set(usize::from(running) + state.queue.len());
+    }
+
+    pub(super) async fn decide_and_record(
+        &mut self,
+        command: Command,
+        known: bool,
+        now: Timestamp,
+    ) -> Result<(), CommandError> {
+        let Some(state) = &self.state else { return Err(CommandError::NotFound) };
+        let entries = decide(state, command, now)?;
+        if entries.is_empty() && !known {
+            // A conversation in which nothing has happened is a document and an empty log.
+            let document = DocumentChange::Conversation(conversation_document(state));
+            let changes = to_changes(state, vec![document]);
+            self.journal.append(&[], changes).await?;
+        }
+        Ok(self.record(entries).await?)
+    }
+
+    /// The generation that a request of this name began before. Only the owner may look: two equal
+    /// requests at once come here one after the other.
+    pub(super) async fn look_up_earlier(&mut self, command: &mut Command) -> Result<(), CommandError> {
+        let (request, earlier) = match command {
+            Command::Start(start) => (&start.request, &mut start.earlier),
+            Command::Retry(retry) => (&retry.request, &mut retry.earlier),
+            _ => return Ok(()),
+        };
+        let query = Query {
+            table: Some(Table::Generations),
+            conversation: Some(self.id.clone()),
+            request: Some(request.as_str().to_owned()),
+            limit: 1,
+            ..Query::default()
+        };
+        if let Some(document) = self.shared.store.list(query).await?.first() {
+            let found = to_generation(document)?;
+            *earlier =
+                Some(Earlier { generation: found.id, message: found.message_id, digest: found.digest });
+        }
+        Ok(())
+    }
+
+    pub(super) async fn delete(
+        &mut self,
+        user: &UserId,
+        reply: oneshot::Sender<Result<(), CommandError>>,
+    ) -> Result<(), RecordError> {
+        if self.state.as_ref().is_none_or(|state| state.user != *user) {
+            reply.send(Err(CommandError::NotFound)).ok();
+            return Ok(());
+        }
+        let deleted = self.shared.store.delete(&self.id).await;
+        let done = deleted.is_ok();
+        reply.send(deleted.map_err(CommandError::from)).ok();
+        // Whatever this owner believed is gone; what mail is left is for a new one.
+        if done { Err(RecordError::Lost("the conversation was deleted".to_owned())) } else { Ok(()) }
+    }
+}
+
+impl From<RecordError> for CommandError {
+    fn from(error: RecordError) -> CommandError {
+        match error {
+            RecordError::Unavailable(reason) => CommandError::Unavailable(reason),
+            RecordError::Lost(reason) => CommandError::Lost(reason),
+        }
+    }
+}
+
+impl From<Refusal> for CommandError {
+    fn from(refusal: Refusal) -> CommandError {
+        CommandError::Refused(refusal)
+    }
+}

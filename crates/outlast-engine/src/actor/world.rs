@@ -1,0 +1,98 @@
+//! What an owner does with the world: calls the model, reads it, and tells the core what happened.
+
+use outlast_core::{Conversation, Generation, GenerationId, MessageId, Report, Streamed, context, observe};
+use outlast_store::fault;
+
+use super::{Actor, STORE_WAIT};
+use crate::call::Call;
+use crate::documents::to_message;
+use crate::journal::RecordError;
+
+impl Actor {
+    /// Tells the core what happened. If the store cannot write now, the report is kept and told again:
+    /// the state may have moved on by then, and the core will know what it is still worth.
+    pub(super) async fn report(&mut self, report: Report) -> Result<(), RecordError> {
+        let Some(state) = &self.state else { return Ok(()) };
+        let now = self.shared.clock.now();
+        let entries = observe(state, report.clone(), &self.shared.settings.rules, now);
+        match self.record(entries).await {
+            Err(RecordError::Unavailable(reason)) => {
+                tracing::error!(conversation = %self.id, reason, "the store cannot write; trying again");
+                self.owed = Some(report);
+                self.store_again = Some(now.after(STORE_WAIT));
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    pub(super) async fn read_model(&mut self) -> Result<(), RecordError> {
+        let Some(call) = &mut self.call else { return Ok(()) };
+        let gulp = call.gulp(|| self.shared.ids.jitter());
+        let streamed = Streamed {
+            generation: call.generation.clone(),
+            attempt: call.attempt,
+            pieces: gulp.pieces,
+            end: gulp.end,
+            new_message: self.new_message(),
+        };
+        if streamed.end.is_some() {
+            self.call = None;
+        }
+        self.report(Report::Streamed(streamed)).await
+    }
+
+    /// A name for the message that may begin; while one is open none can.
+    pub(super) fn new_message(&self) -> MessageId {
+        let active = self.state.as_ref().and_then(Conversation::active);
+        match active.and_then(Generation::open_segment) {
+            Some(segment) => segment.message.clone(),
+            None => self.shared.ids.make("msg").into(),
+        }
+    }
+
+    pub(super) async fn call_model(&mut self, generation: &GenerationId) -> Result<(), RecordError> {
+        let Some((state, run)) =
+            self.state.as_ref().and_then(|state| state.generation(generation).map(|run| (state, run)))
+        else {
+            return Ok(());
+        };
+        let settings = &self.shared.settings;
+        // Messages that wait for their turn stand among the newest and are left out afterwards.
+        let wanted = settings.history_messages + state.queue.len() + 1;
+        let stream = match self.shared.store.load(&self.id, wanted).await {
+            Ok(loaded) => {
+                let stored = loaded.map(|loaded| loaded.messages).unwrap_or_default();
+                let messages: Result<Vec<_>, _> = stored.iter().map(to_message).collect();
+                let messages = messages.map_err(|error| RecordError::Lost(error.to_string()))?;
+                self.shared.models.call(&run.model, context(state, run, &messages, settings.history_messages))
+            }
+            Err(error) => {
+                tracing::error!(conversation = %self.id, %error, "the history cannot be read; trying again");
+                self.store_again = Some(self.shared.clock.now().after(STORE_WAIT));
+                return Ok(());
+            }
+        };
+        fault::point("recover.called");
+        self.call = Some(Call::new(run.id.clone(), run.attempt, stream, settings.upstream_idle));
+        Ok(())
+    }
+
+    pub(super) async fn timer_rang(&mut self) -> Result<(), RecordError> {
+        let now = self.shared.clock.now();
+        self.store_again = self.store_again.filter(|again| *again > now);
+        if self.save_at.is_some_and(|at| at <= now) {
+            self.save().await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn count_watchers(&mut self) {
+        let watched = *self.watchers.borrow_and_update() > 0;
+        self.unwatched_since = match (watched, self.unwatched_since) {
+            (true, _) => None,
+            (false, Some(since)) => Some(since),
+            (false, None) => Some(self.shared.clock.now()),
+        };
+    }
+}

@@ -1,0 +1,206 @@
+//! The engine on a paused clock and a healthy store: waiting, watching, lagging, saving late.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test ends where it fails")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use outlast_core::{
+    Durability, GenerationDocument, GenerationStatus, Part, Seq, Timestamp, UserId, WhenBusy, plain_text,
+};
+use outlast_engine::{
+    Clock, CommandError, Engine, Follower, Ids, Model, Models, Parts, ScriptedModel, Settings, StartRequest,
+    Started, Step,
+};
+use outlast_store::{MemoryStore, Store};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+struct Bench {
+    engine: Engine,
+    store: Arc<MemoryStore>,
+}
+
+impl Bench {
+    fn new(script: Vec<Step>, settings: Settings) -> Bench {
+        Bench::over(Arc::new(MemoryStore::new()), script, settings)
+    }
+
+    fn over(store: Arc<MemoryStore>, script: Vec<Step>, settings: Settings) -> Bench {
+        let model: Arc<dyn Model> = Arc::new(ScriptedModel::new(vec![script]));
+        let kept: Arc<dyn Store> = store.clone();
+        let engine = Engine::new(Parts {
+            store: kept,
+            models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
+            settings,
+            clock: Clock::simulated(Timestamp(1_767_225_600_000)),
+            ids: Ids::Counting(AtomicU64::new(0)),
+        });
+        Bench { engine, store }
+    }
+
+    async fn start(&self) -> Result<Started, CommandError> {
+        let request = StartRequest {
+            conversation: None,
+            parts: vec![Part::Text { text: "hello".into() }],
+            model: None,
+            request: None,
+            when_busy: WhenBusy::Reject,
+            system: None,
+            metadata: None,
+        };
+        self.engine.start(&user(), request).await
+    }
+
+    async fn follow(&self, started: &Started) -> Follower {
+        self.engine.follow_generation(&user(), &started.generation, None).await.unwrap()
+    }
+
+    async fn generation(&self, started: &Started) -> GenerationDocument {
+        self.engine.generation(&user(), &started.generation).await.unwrap()
+    }
+}
+
+fn user() -> UserId {
+    "ann".into()
+}
+
+fn say(words: &[&str], pause: Duration) -> Vec<Step> {
+    let spoken = words.iter().flat_map(|word| [Step::Wait(pause), Step::Say((*word).to_owned())]);
+    spoken.chain([Step::Finish]).collect()
+}
+
+async fn read_to_end(follower: &mut Follower) -> Vec<Seq> {
+    let mut seqs = Vec::new();
+    while let Some(batch) = follower.next().await.unwrap() {
+        seqs.extend(batch.records().iter().map(|record| record.seq));
+    }
+    seqs
+}
+
+#[tokio::test(start_paused = true)]
+async fn g2_g4_a_generation_that_nobody_follows_is_finished_and_saved() {
+    let bench = Bench::new(say(&["a", "b"], MINUTE), Settings::default());
+    let started = bench.start().await.unwrap();
+    tokio::time::sleep(3 * MINUTE).await;
+    let generation = bench.generation(&started).await;
+    assert_eq!(generation.status, GenerationStatus::Completed);
+    assert_eq!(plain_text(&generation.content_parts), "ab");
+    assert_eq!(bench.engine.owners(), 0, "a conversation at rest has no owner");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g12_one_that_nobody_watches_is_abandoned_and_a_watched_one_is_not() {
+    let slow = || say(&["a", "b"], 29 * MINUTE);
+    let settings = || Settings { upstream_idle: 60 * MINUTE, ..Settings::default() };
+    let unwatched = Bench::new(slow(), settings());
+    let lonely = unwatched.start().await.unwrap();
+    let watched = Bench::new(slow(), settings());
+    let popular = watched.start().await.unwrap();
+    let mut follower = watched.follow(&popular).await;
+    let seqs = read_to_end(&mut follower).await;
+    assert_eq!(seqs, (1..=seqs.len() as u64).map(Seq).collect::<Vec<_>>());
+    assert_eq!(watched.generation(&popular).await.status, GenerationStatus::Completed);
+
+    let abandoned = unwatched.generation(&lonely).await;
+    assert_eq!(abandoned.status, GenerationStatus::Cancelled);
+    assert_eq!(abandoned.end_reason.as_deref(), Some("abandoned"));
+    assert_eq!(plain_text(&abandoned.content_parts), "a", "what was said is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn b4_g11_silence_of_the_upstream_is_retried_and_ends_as_timed_out() {
+    let bench = Bench::new(vec![Step::Say("a".into()), Step::Wait(1_000 * MINUTE)], Settings::default());
+    let started = bench.start().await.unwrap();
+    let mut follower = bench.follow(&started).await;
+    read_to_end(&mut follower).await;
+    let generation = bench.generation(&started).await;
+    assert_eq!((generation.status, generation.attempt), (GenerationStatus::Error, 3));
+    assert!(generation.error_message.unwrap().contains("timed out"));
+    assert_eq!(plain_text(&generation.content_parts), "a", "the last attempt's words are kept, once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn o6_i12_a_reader_that_lags_goes_back_to_the_log_and_misses_nothing() {
+    let words = vec!["x"; 500];
+    let bench = Bench::new(say(&words, Duration::from_millis(1)), Settings::default());
+    let started = bench.start().await.unwrap();
+    let mut lazy = bench.follow(&started).await;
+    let mut quick = bench.follow(&started).await;
+    lazy.next().await.unwrap().unwrap();
+    let all = read_to_end(&mut quick).await; // meanwhile the other one takes nothing
+    let rest = read_to_end(&mut lazy).await;
+    assert_eq!(rest.last(), all.last());
+    assert!(rest.windows(2).all(|pair| pair[1] == pair[0].next()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn b4_one_user_has_no_more_than_the_limit_under_way() {
+    let settings = Settings { live_generations_per_user: 2, ..Settings::default() };
+    let bench = Bench::new(say(&["a"], MINUTE), settings);
+    bench.start().await.unwrap();
+    bench.start().await.unwrap();
+    assert!(matches!(bench.start().await, Err(CommandError::TooManyLive { limit: 2 })));
+    tokio::time::sleep(2 * MINUTE).await;
+    bench.start().await.expect("those that ended do not count");
+}
+
+#[tokio::test(start_paused = true)]
+async fn o6_readers_of_one_conversation_are_limited() {
+    let settings = Settings { followers_per_conversation: 1, ..Settings::default() };
+    let bench = Bench::new(say(&["a"], MINUTE), settings);
+    let started = bench.start().await.unwrap();
+    let first = bench.follow(&started).await;
+    let second = bench.engine.follow_generation(&user(), &started.generation, None).await;
+    assert!(matches!(second, Err(CommandError::TooManyReaders { limit: 1 })));
+    drop(first);
+    bench.follow(&started).await;
+}
+
+/// Everything a reader sees while text is saved late, and what is in the log at that moment.
+async fn saved_late(durability: Durability, wait: Duration) -> (u64, u64) {
+    let settings = Settings { durability, ..Settings::default() };
+    let words = vec!["x"; 10];
+    let bench = Bench::new(say(&words, Duration::from_millis(100)), settings);
+    let started = bench.start().await.unwrap();
+    let mut follower = bench.follow(&started).await;
+    let mut seen = 0;
+    let watching = async {
+        while let Some(batch) = follower.next().await.unwrap() {
+            seen = batch.last().unwrap().0;
+        }
+    };
+    tokio::time::timeout(wait, watching).await.ok();
+    let saved = bench.store.read(&started.conversation, Seq::ZERO, usize::MAX).await.unwrap().len() as u64;
+
+    let mut late = bench.follow(&started).await; // a second reader gets what is not saved as well
+    let all = read_to_end(&mut late).await;
+    assert_eq!(all, (1..=all.len() as u64).map(Seq).collect::<Vec<_>>());
+    let log = bench.store.read(&started.conversation, Seq::ZERO, usize::MAX).await.unwrap();
+    assert!(log.iter().map(|record| record.seq).take(all.len()).eq(all), "at the end everything is saved");
+    assert_eq!(plain_text(&bench.generation(&started).await.content_parts), "xxxxxxxxxx");
+    (seen, saved)
+}
+
+#[tokio::test(start_paused = true)]
+async fn g10_commit_shows_nothing_that_is_not_saved() {
+    let (seen, saved) = saved_late(Durability::Commit, Duration::from_millis(550)).await;
+    assert!(seen > 5 && seen <= saved, "{seen} seen, {saved} saved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g10_debounce_saves_text_a_little_later() {
+    let delay = Duration::from_millis(300);
+    let (seen, saved) = saved_late(Durability::Debounce(delay), Duration::from_millis(450)).await;
+    assert!(seen > saved, "{seen} seen, {saved} saved");
+    let (seen, saved) = saved_late(Durability::Debounce(delay), Duration::from_millis(550)).await;
+    assert!(saved >= 8, "{seen} seen, {saved} saved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn g10_boundary_saves_text_when_its_segment_closes() {
+    let (seen, saved) = saved_late(Durability::Boundary, Duration::from_millis(950)).await;
+    assert!(seen > 10 && saved == 5, "{seen} seen, {saved} saved");
+}

@@ -1,0 +1,173 @@
+//! The OpenAPI document is held to the router and to the events, and the router to the list of routes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{Request, StatusCode, header};
+use axum::response::Response;
+use http_body_util::BodyExt;
+use outlast_core::Event;
+use outlast_engine::{Clock, DemoModel, Engine, Ids, Model, Models, Parts, Settings};
+use outlast_store::MemoryStore;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::around::OPENAPI;
+use super::{App, ROUTES, router};
+
+/// A body of a request may have this many bytes here.
+const BODY_BYTES: usize = 4096;
+
+struct Server {
+    engine: Engine,
+    router: Router,
+}
+
+impl Server {
+    fn new() -> Server {
+        // Slow enough to be under way for as long as a test looks at it.
+        let model: Arc<dyn Model> = Arc::new(DemoModel::with_pace(Duration::from_secs(5)));
+        let engine = Engine::new(Parts {
+            store: Arc::new(MemoryStore::new()),
+            models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
+            settings: Settings::default(),
+            clock: Clock::System,
+            ids: Ids::Random,
+        });
+        Server { router: router(App::new(engine.clone(), BODY_BYTES, false)), engine }
+    }
+
+    async fn ask(&self, method: &str, path: &str, body: impl Into<Body>) -> Response {
+        let method = method.to_uppercase();
+        let request = Request::builder().method(method.as_str()).uri(path).header(header::HOST, "localhost");
+        self.router.clone().oneshot(request.body(body.into()).unwrap()).await.unwrap()
+    }
+
+    async fn problem(&self, method: &str, path: &str, body: impl Into<Body>) -> (u16, String) {
+        let response = self.ask(method, path, body).await;
+        let status = response.status().as_u16();
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json", "{method} {path}");
+        let problem = read(response).await;
+        assert_eq!(problem["status"], status);
+        (status, problem["code"].as_str().unwrap().to_owned())
+    }
+}
+
+async fn read(response: Response) -> Value {
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    serde_json::from_slice(&bytes).unwrap()
+}
+
+fn document() -> Value {
+    serde_json::from_str(OPENAPI).unwrap()
+}
+
+fn described() -> BTreeSet<(String, String)> {
+    let document = document();
+    let paths = document["paths"].as_object().unwrap();
+    let methods = |(path, item): (&String, &Value)| -> Vec<(String, String)> {
+        item.as_object().unwrap().keys().map(|method| (method.clone(), path.clone())).collect()
+    };
+    paths.iter().flat_map(methods).collect()
+}
+
+/// Calls `look` with every object in the document.
+fn walk(value: &Value, look: &mut impl FnMut(&serde_json::Map<String, Value>)) {
+    match value {
+        Value::Object(fields) => {
+            look(fields);
+            fields.values().for_each(|field| walk(field, look));
+        }
+        Value::Array(items) => items.iter().for_each(|item| walk(item, look)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn the_document_lists_every_route_and_no_other() {
+    let routes: BTreeSet<(String, String)> =
+        ROUTES.iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())).collect();
+    assert_eq!(routes.len(), ROUTES.len(), "a route stands there twice");
+    assert_eq!(described(), routes);
+}
+
+#[tokio::test]
+async fn every_route_of_the_list_is_served() {
+    let server = Server::new();
+    let started = server.ask("post", "/v1/generations", json!({"content": "hello"}).to_string()).await;
+    assert_eq!(started.status(), StatusCode::ACCEPTED);
+    let started = read(started).await;
+    let id = |name: &str| started[name].as_str().unwrap().to_owned();
+    // Deleting comes last: the others need something to answer about.
+    let (deleting, others): (Vec<_>, Vec<_>) = ROUTES.iter().partition(|(method, _)| *method == "delete");
+    for (method, path) in others.into_iter().chain(deleting) {
+        let named = if path.contains("/generations/") { id("generationId") } else { id("conversationId") };
+        let response = server.ask(method, &path.replace("{id}", &named), "").await;
+        let missing = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&response.status());
+        assert!(!missing && response.status() != StatusCode::INTERNAL_SERVER_ERROR, "{method} {path}");
+    }
+    server.engine.stop().await;
+}
+
+#[tokio::test]
+async fn what_nobody_can_serve_is_refused_with_a_problem_document() {
+    let server = Server::new();
+    for (method, path, body, expected) in [
+        ("get", "/v1/nowhere", String::new(), (404, "not_found")),
+        ("get", "/v1/generations/gen_none", String::new(), (404, "not_found")),
+        ("get", "/v1/generations/%ff", String::new(), (404, "not_found")),
+        ("delete", "/healthz", String::new(), (405, "method_not_allowed")),
+        ("post", "/v1/generations", "{".to_owned(), (400, "invalid_json")),
+        ("post", "/v1/generations", "{}".to_owned(), (422, "invalid_request")),
+        ("post", "/v1/conversations", "[null, null]".to_owned(), (422, "invalid_request")),
+        ("post", "/v1/generations", "x".repeat(BODY_BYTES + 1), (413, "too_large")),
+        ("get", "/v1/generations?limit=0", String::new(), (422, "invalid_request")),
+        ("get", "/v1/conversations?cursor=x", String::new(), (422, "invalid_request")),
+    ] {
+        let (status, code) = server.problem(method, path, body).await;
+        assert_eq!((status, code.as_str()), expected, "{method} {path}");
+    }
+    server.engine.stop().await;
+}
+
+#[tokio::test]
+async fn every_post_may_have_a_name() {
+    let server = Server::new();
+    let posts = ROUTES.iter().filter(|(method, _)| *method == "post");
+    for (method, path) in posts {
+        let body = json!({"requestId": "r", "content": "hello"});
+        let body = if *path == "/v1/generations" { body } else { json!({"requestId": "r"}) };
+        let response = server.ask(method, &path.replace("{id}", "none"), body.to_string()).await;
+        assert_ne!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{path}");
+    }
+    server.engine.stop().await;
+}
+
+#[test]
+fn the_document_tells_of_every_kind_of_event() {
+    let document = document();
+    let mapping = document["components"]["schemas"]["Event"]["discriminator"]["mapping"].as_object().unwrap();
+    let kinds: BTreeSet<&str> = mapping.keys().map(String::as_str).collect();
+    let expected: BTreeSet<&str> = Event::KINDS.iter().copied().chain(["snapshot"]).collect();
+    assert_eq!(kinds, expected);
+    for (kind, schema) in mapping {
+        let schema = document.pointer(schema.as_str().unwrap().trim_start_matches('#')).unwrap();
+        assert_eq!(&schema["properties"]["type"]["const"], kind);
+    }
+}
+
+#[test]
+fn every_reference_in_the_document_leads_somewhere() {
+    let document = document();
+    let mut count = 0;
+    walk(&document, &mut |fields| {
+        if let Some(Value::String(reference)) = fields.get("$ref") {
+            assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+            count += 1;
+        }
+    });
+    assert!(count > 50);
+}

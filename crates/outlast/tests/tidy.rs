@@ -1,0 +1,273 @@
+//! What a reader may rely on without looking: who depends on whom, what the core never touches, how long
+//! things get, and that documents speak of what is there. No server is needed for any of it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use outlast_core::Event;
+
+/// Lines of a file before its tests.
+const FILE_LINES_MAX: usize = 400;
+/// Lines of a function, from its first to its closing brace: a screen.
+const FUNCTION_LINES_MAX: usize = 70;
+/// What is made, not written: never looked at.
+const MADE: &[&str] = &["target", "node_modules", "outlast-data", "results", ".git"];
+
+fn root() -> PathBuf {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.canonicalize().expect("the workspace is there")
+}
+
+struct File {
+    /// From the root of the workspace.
+    path: String,
+    text: String,
+}
+
+/// Every file of the workspace that holds text, in the order of the paths.
+fn files() -> Vec<File> {
+    let root = root();
+    let mut files = Vec::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && !MADE.contains(&name.as_str()) {
+                folders.push(path);
+            } else if let (true, Ok(text)) = (path.is_file(), fs::read_to_string(&path)) {
+                let path = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
+                files.push(File { path, text });
+            }
+        }
+    }
+    files.retain(|file| !file.path.ends_with(".log"));
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+/// The sources of the crates; `of` is a crate's name, or nothing for all of them.
+fn sources(of: &str) -> Vec<File> {
+    let mut files = files();
+    files.retain(|file| {
+        let ours = file.path.starts_with(&format!("crates/{of}")) && file.path.contains("/src/");
+        ours && file.path.ends_with(".rs")
+    });
+    assert!(!files.is_empty(), "no sources of {of:?}");
+    files
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The lines before the tests of a file.
+fn before_tests(text: &str) -> impl Iterator<Item = &str> {
+    let tests = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    text[..tests].lines()
+}
+
+fn assert_none(what: &str, found: &[String]) {
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+fn dependencies(name: &str) -> BTreeSet<String> {
+    let manifest: toml::Table = read(&format!("crates/{name}/Cargo.toml")).parse().unwrap();
+    let table = manifest.get("dependencies").and_then(toml::Value::as_table);
+    table.map(|table| table.keys().cloned().collect()).unwrap_or_default()
+}
+
+#[test]
+fn each_crate_depends_only_on_those_below_it() {
+    let below = ["outlast-core", "outlast-store", "outlast-engine", "outlast"];
+    for (place, name) in below.iter().enumerate() {
+        let all = dependencies(name);
+        let ours: BTreeSet<&str> =
+            all.iter().map(String::as_str).filter(|other| other.starts_with("outlast")).collect();
+        let allowed: BTreeSet<&str> = below[..place].iter().copied().collect();
+        assert!(ours.is_subset(&allowed), "{name} depends on {ours:?}");
+    }
+}
+
+#[test]
+fn the_core_has_no_dependency_that_knows_a_clock_a_network_or_a_task() {
+    let allowed = ["jiff", "serde", "serde_json", "thiserror"];
+    let found: Vec<String> =
+        dependencies("outlast-core").into_iter().filter(|name| !allowed.contains(&name.as_str())).collect();
+    assert_none("the core depends on", &found);
+    assert!(dependencies("outlast-engine").is_disjoint(&["axum", "rusqlite"].map(str::to_owned).into()));
+    assert!(dependencies("outlast-store").is_disjoint(&["axum", "reqwest"].map(str::to_owned).into()));
+}
+
+#[test]
+fn the_core_asks_nobody_for_the_time_or_for_chance_and_does_no_io() {
+    let forbidden = [
+        "SystemTime",
+        "Instant",
+        "Timestamp::now",
+        "std::fs",
+        "std::net",
+        "std::env",
+        "std::io",
+        "std::thread",
+        "std::process",
+        "tokio",
+        "async fn",
+        "async move",
+        ".await",
+        "rand::",
+        "RandomState",
+        "HashMap",
+    ];
+    let mut found = Vec::new();
+    for file in sources("outlast-core/") {
+        if ["/proofs", "/testing"].iter().any(|tests| file.path.contains(tests)) {
+            continue;
+        }
+        for line in before_tests(&file.text).filter(|line| !line.trim_start().starts_with("//")) {
+            let words = forbidden.iter().filter(|word| line.contains(*word));
+            found.extend(words.map(|word| format!("{}: {word}", file.path)));
+        }
+    }
+    assert_none("the core uses what it must not know", &found);
+}
+
+#[test]
+fn every_queue_has_a_limit() {
+    let word = concat!("un", "bounded");
+    let found: Vec<String> =
+        sources("").into_iter().filter(|file| file.text.contains(word)).map(|file| file.path).collect();
+    assert_none("something without a limit", &found);
+}
+
+#[test]
+fn files_are_short() {
+    let mut found = Vec::new();
+    for file in sources("") {
+        let lines = before_tests(&file.text).count();
+        if lines > FILE_LINES_MAX {
+            found.push(format!("{}: {lines} lines before its tests", file.path));
+        }
+    }
+    assert_none(&format!("files of more than {FILE_LINES_MAX} lines"), &found);
+}
+
+#[test]
+fn functions_fit_a_screen() {
+    let mut found = Vec::new();
+    for file in sources("") {
+        let lines: Vec<&str> = file.text.lines().collect();
+        for (first, line) in lines.iter().enumerate().filter(|(_, line)| begins_function(line)) {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            // rustfmt puts the closing brace under the first letter; a line that ends there is all of it.
+            let closing = format!("{indent}}}");
+            let is_last = |line: &&str| **line == closing || **line == format!("{indent};");
+            let length = match lines[first..].iter().position(is_last) {
+                Some(last) if !line.ends_with('}') && !line.ends_with(';') => last + 1,
+                _ => 1,
+            };
+            if length > FUNCTION_LINES_MAX {
+                found.push(format!("{}:{}: {length} lines", file.path, first + 1));
+            }
+        }
+    }
+    assert_none(&format!("functions of more than {FUNCTION_LINES_MAX} lines"), &found);
+}
+
+fn begins_function(line: &str) -> bool {
+    let before = line.trim_start().split("fn ").next().unwrap_or_default();
+    let words = ["pub", "pub(crate)", "pub(super)", "const", "async"];
+    line.contains("fn ") && before.split_whitespace().all(|word| words.contains(&word))
+}
+
+#[test]
+fn every_event_is_in_the_protocol_and_in_a_fixture() {
+    let protocol = read("PROTOCOL.md");
+    let logs: Vec<File> = files().into_iter().filter(is_log).collect();
+    assert!(!logs.is_empty(), "fixtures/ holds no log");
+    let mut seen = BTreeSet::new();
+    for line in logs.iter().flat_map(|log| log.text.lines()) {
+        let event: serde_json::Value = serde_json::from_str(line).unwrap();
+        seen.insert(event["type"].as_str().unwrap().to_owned());
+    }
+    for kind in Event::KINDS {
+        assert!(protocol.contains(&format!("`{kind}`")), "PROTOCOL.md does not explain {kind}");
+        assert!(protocol.contains(&format!("\"type\":\"{kind}\"")), "PROTOCOL.md shows no example of {kind}");
+        assert!(seen.contains(*kind), "no log in fixtures/ has {kind}");
+    }
+}
+
+fn is_log(file: &File) -> bool {
+    file.path.starts_with("fixtures/") && file.path.ends_with(".jsonl")
+}
+
+#[test]
+fn the_examples_of_the_protocol_are_events_that_this_version_reads() {
+    let protocol = read("PROTOCOL.md");
+    let examples: Vec<&str> = protocol.lines().filter(|line| line.starts_with("{\"seq\":")).collect();
+    assert!(examples.len() > Event::KINDS.len());
+    for example in examples.iter().filter(|example| !example.contains("\"type\":\"snapshot\"")) {
+        let entry =
+            outlast_core::decode(example.as_bytes()).unwrap_or_else(|error| panic!("{example}: {error}"));
+        assert_eq!(String::from_utf8(outlast_core::encode(&entry)).unwrap(), *example);
+    }
+}
+
+#[test]
+fn nothing_speaks_of_the_machine_it_was_written_on() {
+    let paths = [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/wo", "rk/")];
+    let mut found = Vec::new();
+    for file in files() {
+        for (number, line) in file.text.lines().enumerate() {
+            if paths.iter().any(|path| line.contains(path)) {
+                found.push(format!("{}:{}: {}", file.path, number + 1, line.trim()));
+            }
+        }
+    }
+    assert_none("paths of one machine", &found);
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let word = concat!("TO", "DO");
+    let found: Vec<String> =
+        files().into_iter().filter(|file| file.text.contains(word)).map(|file| file.path).collect();
+    assert_none("work that was left", &found);
+}
+
+#[test]
+fn every_link_between_documents_leads_somewhere() {
+    let root = root();
+    let mut found = Vec::new();
+    for file in files().into_iter().filter(|file| file.path.ends_with(".md")) {
+        let here = root.join(&file.path);
+        let folder = here.parent().unwrap();
+        for target in links(&file.text).into_iter().filter(|target| !target.contains("://")) {
+            let path = target.split('#').next().unwrap_or_default();
+            if !path.is_empty() && !path.starts_with("mailto:") && !folder.join(path).exists() {
+                found.push(format!("{}: {target}", file.path));
+            }
+        }
+    }
+    assert_none("links that lead nowhere", &found);
+}
+
+/// Where the links of a document lead, those in code left out.
+fn links(text: &str) -> Vec<String> {
+    let mut links = Vec::new();
+    let mut in_code = false;
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        if in_code {
+            continue;
+        }
+        let said = line.split('`').step_by(2); // between backticks is code
+        for piece in said.flat_map(|said| said.split("](").skip(1).collect::<Vec<_>>()) {
+            links.extend(piece.split(')').next().map(|target| target.trim().to_owned()));
+        }
+    }
+    links
+}

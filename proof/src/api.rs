@@ -1,0 +1,195 @@
+//! The native API as a client uses it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use reqwest::{Method, RequestBuilder, Response};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::script::Script;
+use crate::wait::{LONG, until};
+
+/// A plain call is answered in this time, even while the machine is busy.
+const ANSWER_WITHIN: Duration = Duration::from_secs(20);
+
+/// A server that is down is asked again this often.
+pub(crate) const COME_BACK_AFTER: Duration = Duration::from_millis(15);
+
+/// Talks to one server. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Api {
+    client: reqwest::Client,
+    base: String,
+}
+
+/// An answer with its body.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The media type.
+    pub content_type: String,
+    /// The `Retry-After` header.
+    pub retry_after: Option<String>,
+    /// The body; null if it is none or not JSON.
+    pub body: Value,
+}
+
+/// A generation that was accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    /// Its id.
+    pub generation: String,
+    /// Its conversation.
+    pub conversation: String,
+    /// The user's message.
+    pub message: String,
+}
+
+impl Answer {
+    /// The stable code of a problem document.
+    pub fn code(&self) -> &str {
+        self.body["code"].as_str().unwrap_or_default()
+    }
+
+    /// An error unless it has this status.
+    pub fn expect(self, status: u16) -> anyhow::Result<Answer> {
+        ensure!(self.status == status, "{} instead of {status}: {}", self.status, self.body);
+        Ok(self)
+    }
+
+    /// An error unless it is a problem document of this status and code.
+    pub fn problem(self, status: u16, code: &str) -> anyhow::Result<Answer> {
+        let answer = self.expect(status)?;
+        ensure!(answer.code() == code, "{:?} instead of {code:?}: {}", answer.code(), answer.body);
+        ensure!(answer.content_type == "application/problem+json", "a problem as {}", answer.content_type);
+        for field in ["type", "title", "detail"] {
+            ensure!(answer.body[field].is_string(), "a problem without {field}: {}", answer.body);
+        }
+        ensure!(answer.body["status"] == status, "status {} in a body", answer.body["status"]);
+        Ok(answer)
+    }
+
+    /// A text in the body.
+    pub fn text(&self, field: &str) -> anyhow::Result<String> {
+        let text = self.body[field].as_str();
+        Ok(text.with_context(|| format!("no text {field} in {}", self.body))?.to_owned())
+    }
+
+    /// The ids of an accepted start.
+    pub fn started(self) -> anyhow::Result<Started> {
+        let answer = self.expect(202)?;
+        Ok(Started {
+            generation: answer.text("generationId")?,
+            conversation: answer.text("conversationId")?,
+            message: answer.text("messageId")?,
+        })
+    }
+}
+
+impl Api {
+    /// For the server at this address.
+    pub fn new(address: SocketAddr) -> anyhow::Result<Api> {
+        let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
+        Ok(Api { client, base: format!("http://{address}") })
+    }
+
+    /// A request that the caller finishes.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("{}{path}", self.base))
+    }
+
+    /// Sends a request and reads all of its answer.
+    pub async fn send(&self, request: RequestBuilder) -> anyhow::Result<Answer> {
+        let response = request.timeout(ANSWER_WITHIN).send().await?;
+        let header = |response: &Response, name: &str| {
+            let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+            value.map(str::to_owned)
+        };
+        let status = response.status().as_u16();
+        let content_type = header(&response, "content-type").unwrap_or_default();
+        let retry_after = header(&response, "retry-after");
+        let bytes = response.bytes().await?;
+        let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        Ok(Answer { status, content_type, retry_after, body })
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    /// POST of JSON.
+    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
+        self.send(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// POST of JSON until it is answered, whatever happens to the server meanwhile. The body must name the
+    /// request, or be one that can be sent twice.
+    pub async fn insist(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
+        let deadline = Instant::now() + LONG;
+        while Instant::now() < deadline {
+            match self.post(path, body).await {
+                Ok(answer) if answer.status != 503 => return Ok(answer),
+                Ok(_) | Err(_) => sleep(COME_BACK_AFTER).await, // stopping, or gone: it comes back
+            }
+        }
+        bail!("{path} was not answered within {LONG:?}")
+    }
+
+    /// Plays a script in a new conversation.
+    pub async fn play(&self, script: &Script) -> anyhow::Result<Started> {
+        self.post("/v1/generations", &json!({"content": script.to_string()})).await?.started()
+    }
+
+    /// Plays a script in a conversation.
+    pub async fn play_in(&self, conversation: &str, script: &Script) -> anyhow::Result<Started> {
+        let body = json!({"content": script.to_string(), "conversationId": conversation});
+        self.post("/v1/generations", &body).await?.started()
+    }
+
+    /// The generation's document.
+    pub async fn generation(&self, id: &str) -> anyhow::Result<Value> {
+        Ok(self.get(&format!("/v1/generations/{id}")).await?.expect(200)?.body)
+    }
+
+    /// The conversation with all its messages.
+    pub async fn view(&self, id: &str) -> anyhow::Result<Value> {
+        Ok(self.get(&format!("/v1/conversations/{id}?limit=1000")).await?.expect(200)?.body)
+    }
+
+    /// Cancels; whether this one ended it.
+    pub async fn cancel(&self, id: &str) -> anyhow::Result<bool> {
+        let answer = self.post(&format!("/v1/generations/{id}/cancel"), &json!({})).await?.expect(200)?;
+        answer.body["success"].as_bool().context("an answer to a cancel says whether it succeeded")
+    }
+
+    /// Waits until the generation has one of these statuses, and returns its document.
+    pub async fn until_status(&self, id: &str, wanted: &[&str]) -> anyhow::Result<Value> {
+        until(&format!("{id} becoming {wanted:?}"), LONG, async || {
+            let document = self.generation(id).await?;
+            let status = document["status"].as_str().unwrap_or_default();
+            Ok(wanted.contains(&status).then_some(document))
+        })
+        .await
+    }
+
+    /// Waits until the generation has ended, and returns its document.
+    pub async fn until_ended(&self, id: &str) -> anyhow::Result<Value> {
+        self.until_status(id, &["completed", "cancelled", "error"]).await
+    }
+
+    /// Waits until so much of the answer has arrived.
+    pub async fn until_chunks(&self, id: &str, chunks: u64) -> anyhow::Result<Value> {
+        until(&format!("{chunks} chunks of {id}"), LONG, async || {
+            let document = self.generation(id).await?;
+            match document["status"].as_str() {
+                Some("error") => bail!("failed: {}", document["errorMessage"]),
+                _ => Ok((document["chunksReceived"].as_u64() >= Some(chunks)).then_some(document)),
+            }
+        })
+        .await
+    }
+}

@@ -1,0 +1,149 @@
+//! A blow to the server while visitors are there, and the comparison afterwards.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::check::Case;
+use crate::server::Server;
+use crate::upstream::Upstream;
+use crate::violation::{Findings, Kind};
+use crate::visitor::Visitor;
+use crate::wait::{LONG, bounded};
+
+/// What is done to the server.
+#[derive(Clone, Debug)]
+pub enum Blow {
+    /// kill -9 after this long, and again after each further wait, each time started anew.
+    Kills(Vec<Duration>),
+    /// It was started to die at a fault point; it is started without one when it has.
+    Fault,
+    /// kill -9 after this long; then it is started once for each of these fault points (`name:N`), to die
+    /// in the middle of recovering; then it is started without one.
+    Recovery(Duration, Vec<String>),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What the comparison found.
+    pub findings: Findings,
+    /// How often the server died.
+    pub deaths: u64,
+}
+
+/// How many visitors come, and what they want.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix {
+    /// Answers under way.
+    pub generations: usize,
+    /// Readers altogether.
+    pub readers: usize,
+    /// About how long an answer takes.
+    pub millis: u64,
+}
+
+/// Lets visitors in, strikes, waits until all of them have got what they came for, and compares.
+pub async fn strike(server: &mut Server, visitors: Vec<Visitor>, blow: Blow) -> anyhow::Result<Outcome> {
+    let mut visits = JoinSet::new();
+    for visitor in visitors {
+        visits.spawn(visitor.visit());
+    }
+    let mut cases: Vec<Case> = Vec::new();
+    let deaths = tokio::select! {
+        deaths = fall(server, &blow) => deaths?,
+        done = finish(&mut visits, &mut cases) => {
+            done?; // everybody was served before the blow came
+            0
+        }
+    };
+    if !server.is_running()? {
+        server.restart().await?;
+    }
+    bounded("serving every visitor", 2 * LONG, finish(&mut visits, &mut cases)).await??;
+    let mut findings = Findings::default();
+    for case in cases {
+        findings.add(case.check(server.api()).await?);
+    }
+    findings.demand(server.is_running()?, Kind::Refused, || server.last_errors());
+    Ok(Outcome { findings, deaths })
+}
+
+async fn finish(visits: &mut JoinSet<anyhow::Result<Case>>, cases: &mut Vec<Case>) -> anyhow::Result<()> {
+    while let Some(case) = visits.join_next().await {
+        cases.push(case??);
+    }
+    Ok(())
+}
+
+/// Strikes, and returns how often the server died.
+async fn fall(server: &mut Server, blow: &Blow) -> anyhow::Result<u64> {
+    match blow {
+        Blow::Kills(waits) => {
+            for wait in waits {
+                sleep(*wait).await; // a moment by chance is what is wanted here
+                server.crash().await?;
+            }
+            Ok(waits.len() as u64)
+        }
+        Blow::Fault => {
+            server.ended(LONG).await?;
+            Ok(1)
+        }
+        Blow::Recovery(wait, points) => {
+            sleep(*wait).await;
+            server.kill().await?;
+            for point in points {
+                server.restart_with_fault(Some(point)).await?;
+                server.ended(LONG).await?;
+            }
+            Ok(1 + points.len() as u64)
+        }
+    }
+}
+
+impl Mix {
+    /// Visitors of every kind: most are answered plainly, some by an upstream that fails first, some ask
+    /// twice, some press Stop, and one is given an answer long enough to be settled in the store.
+    pub fn visitors(self, server: &Server, upstream: &Upstream, random: &mut fastrand::Rng) -> Vec<Visitor> {
+        let mut visitors: Vec<Visitor> = Vec::new();
+        let mut answers = 0;
+        while answers < self.generations {
+            let visitor = self.visitor(visitors.len(), server, upstream, random);
+            answers += visitor.scripts.len();
+            visitors.push(visitor);
+        }
+        visitors
+    }
+
+    fn visitor(
+        self,
+        number: usize,
+        server: &Server,
+        upstream: &Upstream,
+        random: &mut fastrand::Rng,
+    ) -> Visitor {
+        let script = |random: &mut fastrand::Rng| {
+            let tokens = random.u64(20..=80);
+            upstream.script(tokens).rate(tokens * 1_000 / self.millis.max(1))
+        };
+        let scripts = match number % 8 {
+            1 => vec![script(random).fault("reset_after=9 fails=1")],
+            3 => vec![script(random).fault("error_after=5 fails=2")],
+            4 => vec![script(random), script(random)],
+            5 => vec![script(random).fault("fail=503 fails=1")],
+            6 => vec![upstream.script(10_000)],
+            _ => vec![script(random)],
+        };
+        let cancels = number % 8 == 7;
+        Visitor {
+            api: server.api().clone(),
+            scripts,
+            readers: (self.readers / self.generations.max(1)).max(1),
+            cancel_after: cancels.then(|| Duration::from_millis(random.u64(0..=self.millis))),
+            seed: random.u64(..),
+            deadline: Instant::now() + 2 * LONG,
+        }
+    }
+}

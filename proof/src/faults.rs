@@ -1,0 +1,104 @@
+//! Every fault point of the server, and what it takes to come by it.
+
+use tokio::time::Instant;
+
+use crate::crash::{Blow, Mix, Outcome, strike};
+use crate::server::{Options, Server};
+use crate::upstream::Upstream;
+use crate::visitor::Visitor;
+use crate::wait::LONG;
+
+/// How a fault point is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Once in every start.
+    Opening,
+    /// Again and again under any load.
+    Everyday,
+    /// Now and then, when an answer has become long.
+    Seldom,
+    /// Only when thousands of rows can be cut off at once.
+    Heavy,
+    /// Not by a crash, for this reason.
+    Never(&'static str),
+}
+
+/// All points, with the way to each. A point that is new and unknown here is taken for an everyday one:
+/// if it is not, its test fails and somebody has to think about it.
+pub fn points() -> Vec<(&'static str, Reach)> {
+    let all = outlast_store::fault::POINTS.iter().chain(outlast_engine::FAULT_POINTS);
+    all.map(|point| (*point, reach(point))).collect()
+}
+
+fn reach(point: &str) -> Reach {
+    match point {
+        "open.epoch" | "open.scanned" => Reach::Opening,
+        "settle.before" | "settle.copied" | "settle.committed" => Reach::Seldom,
+        "truncate.committed" => Reach::Heavy,
+        "confirm.claimed" => Reach::Never(
+            "needs an append whose outcome the store does not know, which SQLite says only after a broken \
+             disk; the simulation and the store's own suite make it happen",
+        ),
+        _ => Reach::Everyday,
+    }
+}
+
+/// Dies at a fault point (`name:N`) under load, comes back, and is compared. `None` if it did not come by.
+pub async fn die_at(
+    fault: &str,
+    reach: Reach,
+    upstream: &Upstream,
+    options: Options,
+    random: &mut fastrand::Rng,
+) -> anyhow::Result<Option<Outcome>> {
+    let mut server = Server::start(options).await?;
+    server.kill().await?;
+    server.restart_with_fault(Some(fault)).await?;
+    let visitors = match reach {
+        Reach::Heavy => heavy(&server, upstream, random),
+        Reach::Opening | Reach::Everyday | Reach::Seldom | Reach::Never(_) => {
+            Mix { generations: 9, readers: 18, millis: 300 }.visitors(&server, upstream, random)
+        }
+    };
+    let outcome = strike(&mut server, visitors, Blow::Fault).await?;
+    Ok((outcome.deaths > 0).then_some(outcome))
+}
+
+/// Dies as often as said in the middle of recovering, each time somewhere else, and then comes back.
+pub async fn die_recovering(
+    times: usize,
+    upstream: &Upstream,
+    options: Options,
+    random: &mut fastrand::Rng,
+) -> anyhow::Result<Outcome> {
+    const IN_RECOVERY: [&str; 8] = [
+        "recover.claimed:1",
+        "recover.observed:2",
+        "recover.folded:3",
+        "open.scanned:1",
+        "recover.called:2",
+        "append.inserted:2",
+        "record.durable:3",
+        "append.after_commit:1",
+    ];
+    let mut server = Server::start(options).await?;
+    let visitors = Mix { generations: 9, readers: 18, millis: 600 }.visitors(&server, upstream, random);
+    let mut points: Vec<String> = IN_RECOVERY.iter().map(|point| (*point).to_owned()).collect();
+    random.shuffle(&mut points);
+    points.truncate(times);
+    let after = std::time::Duration::from_millis(random.u64(150..=450));
+    strike(&mut server, visitors, Blow::Recovery(after, points)).await
+}
+
+/// Long answers side by side, and nothing short before them that would keep its rows.
+fn heavy(server: &Server, upstream: &Upstream, random: &mut fastrand::Rng) -> Vec<Visitor> {
+    let visitor = |_| Visitor {
+        api: server.api().clone(),
+        scripts: vec![upstream.script(1_800).rate(400)],
+        readers: 1,
+        cancel_after: None,
+        seed: random.u64(..),
+        deadline: Instant::now() + 2 * LONG,
+    };
+    (0..8).map(visitor).collect()
+}

@@ -1,0 +1,90 @@
+//! What the upstream shall play, and how its tokens are told apart in the text that comes out.
+
+use std::fmt;
+
+/// A script, written as the user's message.
+#[derive(Clone, Debug)]
+pub struct Script {
+    seed: u64,
+    tokens: u64,
+    rate: u64,
+    fault: String,
+}
+
+impl Script {
+    pub(crate) fn new(seed: u64, tokens: u64) -> Script {
+        Script { seed, tokens, rate: 0, fault: String::new() }
+    }
+
+    /// So many tokens a second; without this, as fast as they are taken.
+    pub fn rate(mut self, rate: u64) -> Script {
+        self.rate = rate;
+        self
+    }
+
+    /// A fault in the upstream's own words, such as `reset_after=3 fails=1`.
+    pub fn fault(mut self, fault: &str) -> Script {
+        self.fault = fault.to_owned();
+        self
+    }
+
+    /// Names it at the upstream.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The length of the whole answer.
+    pub fn tokens(&self) -> u64 {
+        self.tokens
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Script { seed, tokens, rate, fault } = self;
+        write!(f, "seed={seed} tokens={tokens} rate={rate} {fault}")
+    }
+}
+
+/// The indices of the markers `<17:1731700000123456789> ` in a text, or what is not one.
+pub fn markers(text: &str) -> Result<Vec<u64>, String> {
+    let mut indices = Vec::new();
+    for marker in text.split_inclusive("> ") {
+        let index = marker.strip_prefix('<').and_then(|rest| rest.strip_suffix("> ")).and_then(index_of);
+        indices.push(index.ok_or_else(|| format!("{marker:?} is no marker"))?);
+    }
+    Ok(indices)
+}
+
+fn index_of(inside: &str) -> Option<u64> {
+    let (index, sent) = inside.split_once(':')?;
+    sent.parse::<u64>().ok()?;
+    index.parse().ok()
+}
+
+/// How many tokens a text holds, if they are the first ones of a script in order: none missing, none
+/// twice, none torn.
+pub fn count_from_first(text: &str) -> Result<u64, String> {
+    let mut expected = 0;
+    for index in markers(text)? {
+        if index != expected {
+            return Err(format!("token {index} stands where {expected} should"));
+        }
+        expected += 1;
+    }
+    Ok(expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_told_from_one_with_a_token_missing_repeated_or_torn() {
+        assert_eq!(count_from_first("<0:5> <1:6> "), Ok(2));
+        assert_eq!(count_from_first(""), Ok(0));
+        for wrong in ["<1:5> ", "<0:5> <0:5> ", "<0:5> <2:6> ", "<0:5> <1:6", "<0:5> x"] {
+            assert!(count_from_first(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The server as a process: started on its own data folder, killed, started again at the same address.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::api::Api;
+use crate::binaries;
+use crate::process::Process;
+use crate::upstream::Upstream;
+use crate::wait::bounded;
+
+/// Ports below those that the system gives to outgoing connections. A killed server must find its port
+/// again: a reader that tries to come back meanwhile would otherwise take it for its own end, or even
+/// connect to itself.
+const PORTS: std::ops::Range<u16> = 15_000..32_000;
+/// How many ports are tried before somebody must look at the machine.
+const PORT_TRIES: usize = 20;
+/// The server promises to stop within its drain time of 5 s.
+const STOP_WITHIN: Duration = Duration::from_secs(15);
+
+/// How to start a server.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    toml: String,
+    environment: Vec<(String, String)>,
+    arguments: Vec<String>,
+    data: Option<PathBuf>,
+    program: Option<PathBuf>,
+}
+
+impl Options {
+    /// The model `default` is this upstream. Retries come quickly, and one test is many users.
+    pub fn with(upstream: &Upstream) -> Options {
+        let address = upstream.address();
+        let toml = format!(
+            "[models.default]\nkind = \"openai\"\nbase_url = \"http://{address}/v1\"\nmodel = \"scripted\"\n\
+             [retry]\nbackoff = \"40ms\"\n[limits]\nlive_generations_per_user = 10000\n"
+        );
+        Options { toml, ..Options::default() }
+    }
+
+    /// Adds settings.
+    pub fn toml(mut self, toml: &str) -> Options {
+        self.toml.push_str(toml);
+        self.toml.push('\n');
+        self
+    }
+
+    /// Sets a variable of the environment.
+    pub fn env(mut self, name: &str, value: &str) -> Options {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds an argument.
+    pub fn arg(mut self, argument: &str) -> Options {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Keeps the data there instead of in a folder of its own.
+    pub fn data(mut self, data: &Path) -> Options {
+        self.data = Some(data.to_owned());
+        self
+    }
+
+    /// Another program than the one built beside this one.
+    pub fn program(mut self, program: Option<PathBuf>) -> Options {
+        self.program = program;
+        self
+    }
+}
+
+/// A server. Killed when dropped, and its data with it.
+pub struct Server {
+    process: Process,
+    address: SocketAddr,
+    options: Options,
+    folder: TempDir,
+    api: Api,
+}
+
+impl Server {
+    /// Starts one and waits until it is ready.
+    pub async fn start(options: Options) -> anyhow::Result<Server> {
+        let folder = TempDir::new()?;
+        let mut last = None;
+        for _ in 0..PORT_TRIES {
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(PORTS)));
+            let mut process = spawn(&options, folder.path(), address, None)?;
+            match process.ready().await {
+                Ok(address) => {
+                    let api = Api::new(address)?;
+                    return Ok(Server { process, address, options, folder, api });
+                }
+                Err(error) => {
+                    let said = process.last_errors();
+                    let taken = said.contains("cannot listen");
+                    last = Some(error.context(said));
+                    if !taken {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(last.context("no port was tried")?.context("the server did not start"))
+    }
+
+    /// Starts one that must not start, and returns what it said.
+    pub async fn refused(options: Options) -> anyhow::Result<String> {
+        let folder = TempDir::new()?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut process = spawn(&options, folder.path(), address, None)?;
+        if process.ready().await.is_ok() {
+            bail!("the server started although it should not");
+        }
+        let status = bounded("ending after a refusal", STOP_WITHIN, process.ended()).await??;
+        if status.success() {
+            bail!("the server did not start, and ended as if all were well");
+        }
+        Ok(process.last_errors())
+    }
+
+    /// How to talk to it. Stays good across restarts.
+    pub fn api(&self) -> &Api {
+        &self.api
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The folder with its data.
+    pub fn data(&self) -> PathBuf {
+        data(&self.options, self.folder.path())
+    }
+
+    /// kill -9; gone when this returns.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        self.process.kill().await
+    }
+
+    /// Starts it again on the same data and the same port.
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        self.restart_with_fault(None).await
+    }
+
+    /// The same, to die at a fault point (`name:N`). It may die before it is ready; that is not an error.
+    pub async fn restart_with_fault(&mut self, fault: Option<&str>) -> anyhow::Result<()> {
+        self.process = spawn(&self.options, self.folder.path(), self.address, fault)?;
+        match self.process.ready().await {
+            Ok(_) => Ok(()),
+            Err(_) if fault.is_some() => Ok(()),
+            Err(error) => {
+                Err(error.context(self.process.last_errors()).context("the server did not come back"))
+            }
+        }
+    }
+
+    /// kill -9 and start again.
+    pub async fn crash(&mut self) -> anyhow::Result<()> {
+        self.kill().await?;
+        self.restart().await
+    }
+
+    /// SIGTERM.
+    pub fn terminate(&self) -> anyhow::Result<()> {
+        self.process.terminate()
+    }
+
+    /// SIGTERM, and waits for the orderly end.
+    pub async fn stop(&mut self) -> anyhow::Result<()> {
+        self.terminate()?;
+        let status = self.ended(STOP_WITHIN).await?;
+        if !status.success() {
+            bail!("the server was told to stop and ended with {status}: {}", self.last_errors());
+        }
+        Ok(())
+    }
+
+    /// Waits until the process ends by itself.
+    pub async fn ended(&mut self, within: Duration) -> anyhow::Result<ExitStatus> {
+        bounded("the end of the server", within, self.process.ended()).await?
+    }
+
+    /// Whether the process is there.
+    pub fn is_running(&mut self) -> anyhow::Result<bool> {
+        self.process.is_running()
+    }
+
+    /// The end of what it said on stderr.
+    pub fn last_errors(&self) -> String {
+        self.process.last_errors()
+    }
+
+    /// Its resident memory.
+    pub fn resident_bytes(&self) -> anyhow::Result<u64> {
+        self.process.resident_bytes()
+    }
+
+    /// How many files and sockets it has open.
+    pub fn open_files(&self) -> anyhow::Result<usize> {
+        self.process.open_files()
+    }
+}
+
+fn data(options: &Options, folder: &Path) -> PathBuf {
+    options.data.clone().unwrap_or_else(|| folder.join("data"))
+}
+
+fn spawn(
+    options: &Options,
+    folder: &Path,
+    address: SocketAddr,
+    fault: Option<&str>,
+) -> anyhow::Result<Process> {
+    let config = folder.join("outlast.toml");
+    std::fs::write(&config, &options.toml)?;
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => binaries::outlast()?,
+    };
+    let mut command = Command::new(program);
+    command.arg("serve").arg("--config").arg(&config).arg("--data").arg(data(options, folder));
+    if !options.arguments.iter().any(|argument| argument == "--listen") {
+        command.arg("--listen").arg(address.to_string());
+    }
+    command.args(&options.arguments).envs(options.environment.iter().map(|(name, value)| (name, value)));
+    match fault {
+        Some(fault) => command.env("OUTLAST_FAULT", fault),
+        None => command.env_remove("OUTLAST_FAULT"),
+    };
+    Process::spawn(command, &folder.join("server.log"))
+}

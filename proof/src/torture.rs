@@ -1,0 +1,161 @@
+//! The long proof: kill -9 again and again, then every fault point, then recovery itself.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::check::unchanged;
+use crate::crash::{Blow, Mix, strike};
+use crate::faults::{Reach, die_at, die_recovering, points};
+use crate::server::{Options, Server};
+use crate::upstream::Upstream;
+use crate::violation::Findings;
+
+/// How hard.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rounds of kill -9.
+    pub rounds: u64,
+    /// Everything that is left to chance follows from it.
+    pub seed: u64,
+    /// Answers under way in a round.
+    pub generations: usize,
+    /// Readers in a round.
+    pub readers: usize,
+    /// The server, if not the one built beside this program.
+    pub program: Option<PathBuf>,
+    /// Whether the fault points and the recovery come after the rounds.
+    pub faults: bool,
+}
+
+/// What was done and found.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Rounds of kill -9.
+    pub rounds: u64,
+    /// How often the process died.
+    pub deaths: u64,
+    /// Deaths at fault points, by `name:N`.
+    pub faults: u64,
+    /// Fault points that were not come by, with the reason.
+    pub not_reached: Vec<String>,
+    /// Recoveries that were themselves cut short.
+    pub recoveries: u64,
+    /// What the comparisons found.
+    pub findings: Findings,
+}
+
+/// A point is tried at the first time it is come by and at later ones.
+const HITS: [u64; 3] = [1, 2, 30];
+
+/// Tortures the server and tells how it goes.
+pub async fn torture(plan: &Plan, say: &mut dyn FnMut(String)) -> anyhow::Result<Tally> {
+    let mut random = fastrand::Rng::with_seed(plan.seed);
+    let upstream = Upstream::start().await?;
+    let mut tally = Tally::default();
+    kill_rounds(plan, &upstream, &mut random, &mut tally, say).await?;
+    if plan.faults {
+        every_point(plan, &upstream, &mut random, &mut tally, say).await?;
+        recoveries(plan, &upstream, &mut random, &mut tally, say).await?;
+    }
+    Ok(tally)
+}
+
+fn options(plan: &Plan, upstream: &Upstream) -> Options {
+    Options::with(upstream).program(plan.program.clone())
+}
+
+/// One server and one data folder for all rounds: what survives must survive all later crashes as well.
+async fn kill_rounds(
+    plan: &Plan,
+    upstream: &Upstream,
+    random: &mut fastrand::Rng,
+    tally: &mut Tally,
+    say: &mut dyn FnMut(String),
+) -> anyhow::Result<()> {
+    let mut server = Server::start(options(plan, upstream)).await?;
+    let mix = Mix { generations: plan.generations, readers: plan.readers, millis: 800 };
+    for round in 1..=plan.rounds {
+        let begun = Instant::now();
+        let visitors = mix.visitors(&server, upstream, random);
+        let kills = if random.u8(0..4) == 0 { 2 } else { 1 };
+        let waits: Vec<Duration> =
+            (0..kills).map(|_| Duration::from_millis(random.u64(0..mix.millis))).collect();
+        let outcome = strike(&mut server, visitors, Blow::Kills(waits)).await?;
+        tally.rounds += 1;
+        tally.deaths += outcome.deaths;
+        let (found, took) = (&outcome.findings, begun.elapsed().as_secs_f32());
+        say(format!(
+            "round {round}: {} generations, {} events, {} reconnects, {} violations, {took:.1} s",
+            found.generations,
+            found.events,
+            found.reconnects,
+            found.violations.len()
+        ));
+        tally.findings.add(outcome.findings);
+    }
+    let again = unchanged(server.api(), &tally.findings.logs).await?;
+    say(format!(
+        "{} logs of all rounds read again: {} changed",
+        tally.findings.logs.len(),
+        again.violations.len()
+    ));
+    tally.findings.add(again);
+    Ok(())
+}
+
+async fn every_point(
+    plan: &Plan,
+    upstream: &Upstream,
+    random: &mut fastrand::Rng,
+    tally: &mut Tally,
+    say: &mut dyn FnMut(String),
+) -> anyhow::Result<()> {
+    for (point, reach) in points() {
+        if let Reach::Never(reason) = reach {
+            say(format!("{point}: not reached, {reason}"));
+            tally.not_reached.push(format!("{point}: {reason}"));
+            continue;
+        }
+        let hits = match reach {
+            Reach::Everyday | Reach::Seldom => &HITS[..],
+            Reach::Opening | Reach::Heavy | Reach::Never(_) => &HITS[..1],
+        };
+        for hit in hits {
+            let fault = format!("{point}:{hit}");
+            match die_at(&fault, reach, upstream, options(plan, upstream), random).await? {
+                Some(outcome) => {
+                    say(format!("{fault}: {} violations", outcome.findings.violations.len()));
+                    tally.faults += 1;
+                    tally.deaths += outcome.deaths;
+                    tally.findings.add(outcome.findings);
+                }
+                // The first time must be come by; how often after that depends on the load.
+                None if *hit == 1 => {
+                    anyhow::bail!("{point} was not come by; is the server built with fault points?")
+                }
+                None => {
+                    say(format!("{fault}: come by less often"));
+                    tally.not_reached.push(format!("{fault}: come by less often"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn recoveries(
+    plan: &Plan,
+    upstream: &Upstream,
+    random: &mut fastrand::Rng,
+    tally: &mut Tally,
+    say: &mut dyn FnMut(String),
+) -> anyhow::Result<()> {
+    for times in 1..=5 {
+        let outcome = die_recovering(times, upstream, options(plan, upstream), random).await?;
+        say(format!("recovery cut short {times} times: {} violations", outcome.findings.violations.len()));
+        tally.recoveries += 1;
+        tally.deaths += outcome.deaths;
+        tally.findings.add(outcome.findings);
+    }
+    Ok(())
+}

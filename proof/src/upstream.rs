@@ -1,0 +1,67 @@
+//! The scripted upstream, as its own process: it plays what the user's message says and counts its calls.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Context;
+use serde::Deserialize;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use crate::binaries;
+use crate::process::Process;
+use crate::script::Script;
+
+/// A running upstream. Killed when dropped.
+pub struct Upstream {
+    process: Process,
+    address: SocketAddr,
+    client: reqwest::Client,
+    seeds: AtomicU64,
+    _folder: TempDir,
+}
+
+/// What the upstream counted for one script.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Calls {
+    /// Calls altogether.
+    pub calls: u64,
+    /// Calls under way.
+    pub live: u64,
+    /// Calls whose caller left before the end.
+    pub closed_early: u64,
+}
+
+impl Upstream {
+    /// Starts one on a free port.
+    pub async fn start() -> anyhow::Result<Upstream> {
+        let folder = TempDir::new()?;
+        let mut command = Command::new(binaries::bench()?);
+        command.args(["upstream", "--listen", "127.0.0.1:0"]);
+        let mut process = Process::spawn(command, &folder.path().join("upstream.log"))?;
+        let address = process.ready().await.context("the upstream did not start")?;
+        let client = reqwest::Client::builder().no_proxy().build()?;
+        Ok(Upstream { process, address, client, seeds: AtomicU64::new(1), _folder: folder })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// A script that nobody else plays, of so many tokens.
+    pub fn script(&self, tokens: u64) -> Script {
+        Script::new(self.seeds.fetch_add(1, Ordering::Relaxed), tokens)
+    }
+
+    /// What was called for a script.
+    pub async fn calls(&self, script: &Script) -> anyhow::Result<Calls> {
+        let url = format!("http://{}/calls?seed={}", self.address, script.seed());
+        Ok(self.client.get(url).send().await?.json().await?)
+    }
+
+    /// The process that plays.
+    pub fn pid(&self) -> anyhow::Result<u32> {
+        self.process.pid()
+    }
+}

@@ -1,0 +1,115 @@
+//! Promises that were broken, by kind.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Which promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// What was acknowledged is not there, or not as it was (I1).
+    Lost,
+    /// A reader missed an event (I2).
+    Gap,
+    /// A reader got an event twice (I2).
+    Repeat,
+    /// The text is not what the upstream said (I11).
+    WrongText,
+    /// A generation did not end, or a reader did not come to its end (I10).
+    WithoutEnd,
+    /// More than one end, or something after it (I3).
+    AfterEnd,
+    /// A document does not say what the log says (I11).
+    WrongDocument,
+    /// The server refused what it had to grant.
+    Refused,
+}
+
+impl Kind {
+    const ALL: [(Kind, &str); 8] = [
+        (Kind::Lost, "acknowledged events lost"),
+        (Kind::Gap, "gaps"),
+        (Kind::Repeat, "repeats"),
+        (Kind::WrongText, "wrong texts"),
+        (Kind::WithoutEnd, "without end"),
+        (Kind::AfterEnd, "events after an end"),
+        (Kind::WrongDocument, "wrong documents"),
+        (Kind::Refused, "wrong refusals"),
+    ];
+}
+
+/// One broken promise.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// Which.
+    pub kind: Kind,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.kind, self.what)
+    }
+}
+
+/// Everything that was found, and how much was looked at.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// Broken promises.
+    pub violations: Vec<Violation>,
+    /// Generations looked at.
+    pub generations: u64,
+    /// Events of their logs.
+    pub events: u64,
+    /// Events that readers recorded.
+    pub recorded: u64,
+    /// How often readers came back.
+    pub reconnects: u64,
+    /// A fingerprint of each log that was read, by conversation.
+    pub logs: BTreeMap<String, u64>,
+}
+
+impl Findings {
+    /// Notes a broken promise.
+    pub fn broke(&mut self, kind: Kind, what: impl Into<String>) {
+        self.violations.push(Violation { kind, what: what.into() });
+    }
+
+    /// Notes a broken promise unless the condition holds.
+    pub fn demand(&mut self, holds: bool, kind: Kind, what: impl FnOnce() -> String) {
+        if !holds {
+            self.broke(kind, what());
+        }
+    }
+
+    /// Adds what another look found.
+    pub fn add(&mut self, other: Findings) {
+        self.violations.extend(other.violations);
+        self.generations += other.generations;
+        self.events += other.events;
+        self.recorded += other.recorded;
+        self.reconnects += other.reconnects;
+        self.logs.extend(other.logs);
+    }
+
+    /// An error that lists the first few, if there are any.
+    pub fn clean(&self) -> anyhow::Result<()> {
+        let first: Vec<String> = self.violations.iter().take(8).map(Violation::to_string).collect();
+        anyhow::ensure!(first.is_empty(), "{self}\n{}", first.join("\n"));
+        Ok(())
+    }
+}
+
+impl fmt::Display for Findings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counts: BTreeMap<Kind, usize> = BTreeMap::new();
+        for violation in &self.violations {
+            *counts.entry(violation.kind).or_default() += 1;
+        }
+        let counted = Kind::ALL.map(|(kind, name)| {
+            let count = counts.get(&kind).copied().unwrap_or_default();
+            format!("{count} {name}")
+        });
+        f.write_str(&counted.join(", "))
+    }
+}

@@ -1,0 +1,171 @@
+//! Cancel: against itself, against completion, against a crash.
+
+use std::time::Duration;
+
+use outlast_proof::check::Case;
+use outlast_proof::reader::Reader;
+use outlast_proof::script::Script;
+use outlast_proof::stored::Stored;
+use outlast_proof::upstream::Upstream;
+use outlast_proof::wait::until;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::{both, both_with, soon};
+
+/// Waits until the upstream has no call of a script under way, for as long as I9 allows.
+async fn upstream_is_closed(upstream: &Upstream, script: &Script) -> anyhow::Result<()> {
+    until("closing the call to the upstream", Duration::from_secs(1), async || {
+        Ok((upstream.calls(script).await?.live == 0).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g5_i9_of_ten_cancels_at_once_one_succeeds_and_the_upstream_is_closed() -> anyhow::Result<()> {
+    let (server, upstream) = both().await?;
+    let api = server.api();
+    let script = upstream.script(10_000).rate(100);
+    let started = api.play(&script).await?;
+    let reader = Reader::of_generation(api, &started.generation).record(soon());
+    let cancels = async {
+        api.until_chunks(&started.generation, 20).await?;
+        let mut cancels = JoinSet::new();
+        for _ in 0..10 {
+            let (api, id) = (api.clone(), started.generation.clone());
+            cancels.spawn(async move { api.cancel(&id).await });
+        }
+        let answers: Vec<bool> = cancels.join_all().await.into_iter().collect::<Result<_, _>>()?;
+        upstream_is_closed(&upstream, &script).await?;
+        anyhow::Ok(answers.iter().filter(|success| **success).count())
+    };
+    let (recording, successes) = tokio::join!(reader, cancels);
+    assert_eq!(successes?, 1, "the first cancel wins");
+    let calls = upstream.calls(&script).await?;
+    assert_eq!((calls.calls, calls.closed_early), (1, 1), "closed by the server, not by the script");
+    let document = api.generation(&started.generation).await?;
+    assert_eq!(document["endReason"], "user");
+    assert!(document["chunksReceived"].as_u64() >= Some(20));
+    Case::ended(&started, 10_000, &["cancelled"], vec![recording]).check(api).await?.clean()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i9_after_an_acknowledged_cancel_only_the_end_follows() -> anyhow::Result<()> {
+    let (server, upstream) = both().await?;
+    let api = server.api();
+    for _ in 0..10 {
+        let started = api.play(&upstream.script(100_000)).await?; // a flood: there is always more to come
+        api.until_chunks(&started.generation, 1).await?;
+        assert!(api.cancel(&started.generation).await?);
+        let stored = Stored::read(api, &started.conversation).await?; // read after the answer
+        let last = stored.log.last().map(|frame| frame.kind.clone());
+        assert_eq!(last.as_deref(), Some("chat.cancelled"));
+        Case::ended(&started, 100_000, &["cancelled"], Vec::new()).check(api).await?.clean()?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i3_cancel_against_completion_a_hundred_times_ends_each_once() -> anyhow::Result<()> {
+    let (server, upstream) = both().await?;
+    let api = server.api();
+    let mut races = JoinSet::new();
+    for number in 0..100_u64 {
+        let (api, script) = (api.clone(), upstream.script(4).rate(200));
+        races.spawn(async move {
+            let started = api.play(&script).await?;
+            let reader = Reader::of_generation(&api, &started.generation).record(soon());
+            // The answer takes 15 ms: the cancels come before, during and after its end.
+            let cancel = async {
+                sleep(Duration::from_micros(number * 400)).await;
+                api.cancel(&started.generation).await
+            };
+            let (recording, success) = tokio::join!(reader, cancel);
+            let success = success?;
+            let ends: &[&str] = if success { &["cancelled"] } else { &["completed"] };
+            let findings = Case::ended(&started, 4, ends, vec![recording]).check(&api).await?;
+            anyhow::Ok((success, findings))
+        });
+    }
+    let mut cancelled = 0;
+    for race in races.join_all().await {
+        let (success, findings) = race?;
+        findings.clean()?;
+        cancelled += usize::from(success);
+    }
+    assert!((1..100).contains(&cancelled), "no race at all: {cancelled} of 100 were cancelled");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn x5_an_acknowledged_cancel_wins_against_a_kill_right_after_it() -> anyhow::Result<()> {
+    let (mut server, upstream) = both().await?;
+    for _ in 0..5 {
+        let script = upstream.script(10_000).rate(200);
+        let started = server.api().play(&script).await?;
+        server.api().until_chunks(&started.generation, 5).await?;
+        assert!(server.api().cancel(&started.generation).await?);
+        server.crash().await?;
+        let document = server.api().generation(&started.generation).await?;
+        assert_eq!(document["status"], "cancelled");
+        Case::ended(&started, 10_000, &["cancelled"], Vec::new()).check(server.api()).await?.clean()?;
+        assert_eq!(upstream.calls(&script).await?.calls, 1, "recovery must not call again");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g2_a_disconnect_is_never_a_cancel() -> anyhow::Result<()> {
+    let (server, upstream) = both().await?;
+    let started = server.api().play(&upstream.script(60).rate(100)).await?;
+    let path = format!("/v1/generations/{}/events", started.generation);
+    let mut response = server.api().request(reqwest::Method::GET, &path).send().await?;
+    response.chunk().await?;
+    drop(response);
+    server.api().until_ended(&started.generation).await?;
+    Case::completed(&started, 60, Vec::new()).check(server.api()).await?.clean()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g5_cancel_reaches_an_upstream_that_hangs_and_a_retry_that_waits() -> anyhow::Result<()> {
+    let (server, upstream) = both().await?;
+    let api = server.api();
+    let hangs = upstream.script(50).fault("hang_after=3");
+    let waits = upstream.script(50).fault("fail=429 retry_after=60");
+    for script in [hangs, waits] {
+        let started = api.play(&script).await?;
+        until("the call", Duration::from_secs(20), async || {
+            Ok((upstream.calls(&script).await?.calls > 0).then_some(()))
+        })
+        .await?;
+        let asked = Instant::now();
+        assert!(api.cancel(&started.generation).await?);
+        upstream_is_closed(&upstream, &script).await?;
+        assert!(asked.elapsed() < Duration::from_secs(2), "a cancel waits for nobody");
+        assert!(!api.cancel(&started.generation).await?, "the second one is told so");
+        let second = api.post(&format!("/v1/generations/{}/cancel", started.generation), &json!({})).await?;
+        assert_eq!(second.body["status"], "cancelled");
+        Case::ended(&started, 50, &["cancelled"], Vec::new()).check(api).await?.clean()?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn g12_a_run_that_nobody_watches_is_given_up_and_a_watched_one_is_not() -> anyhow::Result<()> {
+    let (server, upstream) = both_with("[timeouts]\nunwatched = \"600ms\"").await?;
+    let api = server.api();
+    let watched = api.play(&upstream.script(200).rate(100)).await?;
+    let reader = Reader::of_generation(api, &watched.generation).record(soon());
+    let unwatched = async {
+        let script = upstream.script(10_000).rate(100);
+        let started = api.play(&script).await?;
+        let document = api.until_ended(&started.generation).await?;
+        assert_eq!((&document["status"], &document["endReason"]), (&json!("cancelled"), &json!("abandoned")));
+        upstream_is_closed(&upstream, &script).await?;
+        Case::ended(&started, 10_000, &["cancelled"], Vec::new()).check(api).await?.clean()
+    };
+    let (recording, abandoned) = tokio::join!(reader, unwatched);
+    abandoned?;
+    Case::completed(&watched, 200, vec![recording]).check(api).await?.clean()
+}

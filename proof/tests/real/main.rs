@@ -1,0 +1,42 @@
+//! The promises, tried on the real process. Each test has its own server, upstream and data folder, and is
+//! named after the promise (`promises.md`) or the row of the spec that it proves.
+
+mod busy;
+mod cancels;
+mod crashes;
+mod disk;
+mod durability;
+mod faults;
+mod leaks;
+mod readers;
+mod refusals;
+mod resources;
+mod retention;
+mod retries;
+mod stalls;
+mod starts;
+mod stopping;
+mod torture;
+mod websocket;
+
+use outlast_proof::server::{Options, Server};
+use outlast_proof::upstream::Upstream;
+use outlast_proof::wait::LONG;
+use tokio::time::Instant;
+
+/// A server with the default settings, and its upstream.
+async fn both() -> anyhow::Result<(Server, Upstream)> {
+    both_with("").await
+}
+
+/// A server with these settings more, and its upstream.
+async fn both_with(toml: &str) -> anyhow::Result<(Server, Upstream)> {
+    let upstream = Upstream::start().await?;
+    let server = Server::start(Options::with(&upstream).toml(toml)).await?;
+    Ok((server, upstream))
+}
+
+/// When a reader gives up.
+fn soon() -> Instant {
+    Instant::now() + LONG
+}

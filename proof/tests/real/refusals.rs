@@ -1,0 +1,147 @@
+//! What the server refuses, and how it says so. Never a 500 for bad input.
+
+use std::time::Duration;
+
+use outlast_proof::server::{Options, Server};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::both;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_bodies_are_problems_that_name_the_field() -> anyhow::Result<()> {
+    let (server, _upstream) = both().await?;
+    let api = server.api();
+    let raw = |body: &str| {
+        let request = api.request(Method::POST, "/v1/generations").header("content-type", "application/json");
+        api.send(request.body(body.to_owned()))
+    };
+    for broken in ["{", "tea", "{\"content\":\"x\"} more", "{\"content\":\"\\ud800\"}"] {
+        raw(broken).await?.problem(400, "invalid_json")?;
+    }
+    let wrong: [(Value, &str); 9] = [
+        (json!({"content": "x", "colour": "red"}), "colour"),
+        (json!({"content": 7}), "content"),
+        (json!({"content": ""}), "content"),
+        (json!({"content": []}), "content"),
+        (json!({}), "content"),
+        (json!({"content": "x", "whenBusy": "panic"}), "whenBusy"),
+        (json!({"content": "x", "requestId": ""}), "requestId"),
+        (json!({"content": "x", "metadata": "text"}), "metadata"),
+        (json!({"content": "x", "model": "nobody"}), "model"),
+    ];
+    for (body, field) in wrong {
+        let answer = api.post("/v1/generations", &body).await?.problem(422, "invalid_request")?;
+        let detail = answer.text("detail")?;
+        assert!(detail.contains(field), "{body} is refused without naming {field}: {detail}");
+    }
+    for body in [json!([]), json!("x"), json!(null)] {
+        api.post("/v1/generations", &body).await?.problem(422, "invalid_request")?;
+    }
+    let large = json!({"content": "x".repeat(2 << 20)});
+    api.post("/v1/generations", &large).await?.problem(413, "too_large")?;
+    let listed = api.get("/v1/conversations").await?.expect(200)?;
+    assert_eq!(listed.body["data"], json!([]), "nothing of this began anything");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b5_what_does_not_exist_is_404_on_every_path() -> anyhow::Result<()> {
+    let (server, _upstream) = both().await?;
+    let api = server.api();
+    for path in [
+        "/v1/generations/gen_x",
+        "/v1/generations/gen_x/events",
+        "/v1/generations/gen_x/events?format=json",
+        "/v1/conversations/conv_x",
+        "/v1/conversations/conv_x/messages",
+        "/v1/conversations/conv_x/events",
+        "/v1/conversations/conv_x/events?after=3",
+        "/v1/tea",
+    ] {
+        api.get(path).await?.problem(404, "not_found")?;
+    }
+    for what in ["cancel", "resume", "dismiss", "retry"] {
+        let path = format!("/v1/generations/gen_x/{what}");
+        api.post(&path, &json!({})).await?.problem(404, "not_found")?;
+    }
+    let body = json!({"content": "x", "conversationId": "conv_x"});
+    api.post("/v1/generations", &body).await?.problem(404, "not_found")?;
+    for method in [Method::PATCH, Method::DELETE] {
+        let request = api.request(method, "/v1/conversations/conv_x").json(&json!({}));
+        api.send(request).await?.problem(404, "not_found")?;
+    }
+    for (method, path) in [
+        (Method::DELETE, "/v1/generations"),
+        (Method::PUT, "/v1/conversations/conv_x"),
+        (Method::GET, "/v1/generations/gen_x/cancel"),
+    ] {
+        api.send(api.request(method, path)).await?.problem(405, "method_not_allowed")?;
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_origin_or_a_rebound_name_is_refused() -> anyhow::Result<()> {
+    let (server, _upstream) = both().await?;
+    let api = server.api();
+    let ours = format!("http://{}", server.address());
+    let own = api.request(Method::GET, "/v1/conversations").header("origin", &ours);
+    api.send(own).await?.expect(200)?;
+    for (name, value) in
+        [("origin", "http://evil.example"), ("origin", "null"), ("host", "rebound.example:80")]
+    {
+        let read = api.request(Method::GET, "/v1/conversations").header(name, value);
+        api.send(read).await?.problem(403, "foreign_origin")?;
+        let write = api.request(Method::POST, "/v1/generations").header(name, value);
+        api.send(write.json(&json!({"content": "x"}))).await?.problem(403, "foreign_origin")?;
+    }
+    let listed = api.get("/v1/conversations").await?.expect(200)?;
+    assert_eq!(listed.body["data"], json!([]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b4_over_the_limit_is_429_with_retry_after() -> anyhow::Result<()> {
+    let upstream = outlast_proof::upstream::Upstream::start().await?;
+    let options = Options::with(&upstream).env("OUTLAST_LIMITS__LIVE_GENERATIONS_PER_USER", "2");
+    let server = Server::start(options).await?;
+    let api = server.api();
+    let first = api.play(&upstream.script(10_000).rate(50)).await?;
+    api.play(&upstream.script(10_000).rate(50)).await?;
+    let body = json!({"content": upstream.script(3).to_string()});
+    let refused = api.post("/v1/generations", &body).await?.problem(429, "limit_reached")?;
+    assert!(refused.retry_after.is_some());
+    assert!(api.cancel(&first.generation).await?);
+    outlast_proof::wait::until("room for one more", Duration::from_secs(10), async || {
+        Ok((api.post("/v1/generations", &body).await?.status == 202).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b1_an_unknown_store_is_refused_at_the_start() -> anyhow::Result<()> {
+    for store in ["mysql://user:secret@host/db", "postgres://user:secret@127.0.0.1:1/db"] {
+        let said = Server::refused(Options::default().arg("--store").arg(store)).await?;
+        assert!(said.contains("sqlite:") && !said.contains("secret"), "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_public_address_is_refused_unless_told_insecure() -> anyhow::Result<()> {
+    let public = Options::default().arg("--listen").arg("0.0.0.0:0");
+    let said = Server::refused(public.clone()).await?;
+    assert!(said.contains("--insecure") && said.contains("0.0.0.0"), "{said}");
+    Server::start(public.arg("--insecure")).await?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b7_a_setting_that_nobody_knows_is_refused_by_name() -> anyhow::Result<()> {
+    let said = Server::refused(Options::default().toml("[durability]\nmode = \"hope\"")).await?;
+    assert!(said.contains("hope"), "{said}");
+    let said = Server::refused(Options::default().toml("[stoer]\nurl = \"sqlite:\"")).await?;
+    assert!(said.contains("stoer"), "{said}");
+    Ok(())
+}
