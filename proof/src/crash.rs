@@ -51,14 +51,13 @@ pub async fn strike(server: &mut Server, visitors: Vec<Visitor>, blow: Blow) -> 
         visits.spawn(visitor.visit());
     }
     let mut cases: Vec<Case> = Vec::new();
-    let deaths = tokio::select! {
-        deaths = fall(server, &blow) => deaths?,
-        done = finish(&mut visits, &mut cases) => {
-            done?; // everybody was served before the blow came
-            0
-        }
-    };
+    let mut deaths = 0;
+    tokio::select! {
+        fallen = fall(server, &blow, &mut deaths) => fallen?,
+        done = finish(&mut visits, &mut cases) => done?, // everybody was served before the last blow
+    }
     if !server.is_running()? {
+        deaths = deaths.max(1);
         server.restart().await?;
     }
     bounded("serving every visitor", 2 * LONG, finish(&mut visits, &mut cases)).await??;
@@ -77,30 +76,32 @@ async fn finish(visits: &mut JoinSet<anyhow::Result<Case>>, cases: &mut Vec<Case
     Ok(())
 }
 
-/// Strikes, and returns how often the server died.
-async fn fall(server: &mut Server, blow: &Blow) -> anyhow::Result<u64> {
+/// Strikes, and counts how often the server died of it.
+async fn fall(server: &mut Server, blow: &Blow, deaths: &mut u64) -> anyhow::Result<()> {
     match blow {
         Blow::Kills(waits) => {
             for wait in waits {
                 sleep(*wait).await; // a moment by chance is what is wanted here
+                *deaths += 1;
                 server.crash().await?;
             }
-            Ok(waits.len() as u64)
         }
         Blow::Fault => {
-            server.ended(LONG).await?;
-            Ok(1)
+            server.ended(2 * LONG).await?;
+            *deaths += 1;
         }
         Blow::Recovery(wait, points) => {
             sleep(*wait).await;
+            *deaths += 1;
             server.kill().await?;
             for point in points {
                 server.restart_with_fault(Some(point)).await?;
                 server.ended(LONG).await?;
+                *deaths += 1;
             }
-            Ok(1 + points.len() as u64)
         }
     }
+    Ok(())
 }
 
 impl Mix {

@@ -1,5 +1,7 @@
 //! Every fault point of the server, and what it takes to come by it.
 
+use std::time::Duration;
+
 use tokio::time::Instant;
 
 use crate::crash::{Blow, Mix, Outcome, strike};
@@ -86,19 +88,20 @@ pub async fn die_recovering(
     let mut points: Vec<String> = IN_RECOVERY.iter().map(|point| (*point).to_owned()).collect();
     random.shuffle(&mut points);
     points.truncate(times);
-    let after = std::time::Duration::from_millis(random.u64(150..=450));
+    let after = Duration::from_millis(random.u64(150..=450));
     strike(&mut server, visitors, Blow::Recovery(after, points)).await
 }
 
-/// Long answers side by side, and nothing short before them that would keep its rows.
+/// Many long answers side by side, and nothing short before them that would keep its rows. Slow ones: on a
+/// busy machine quick tokens gather into few rows, and rows are what is wanted. Nobody waits for their end.
 fn heavy(server: &Server, upstream: &Upstream, random: &mut fastrand::Rng) -> Vec<Visitor> {
     let visitor = |_| Visitor {
         api: server.api().clone(),
-        scripts: vec![upstream.script(1_800).rate(400)],
+        scripts: vec![upstream.script(5_000).rate(60)],
         readers: 1,
-        cancel_after: None,
+        cancel_after: Some(Duration::from_secs(16)),
         seed: random.u64(..),
         deadline: Instant::now() + 2 * LONG,
     };
-    (0..8).map(visitor).collect()
+    (0..40).map(visitor).collect()
 }

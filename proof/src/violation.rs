@@ -65,8 +65,8 @@ pub struct Findings {
     pub recorded: u64,
     /// How often readers came back.
     pub reconnects: u64,
-    /// A fingerprint of each log that was read, by conversation.
-    pub logs: BTreeMap<String, u64>,
+    /// The length and a fingerprint of each log that was read, by conversation.
+    pub logs: BTreeMap<String, (usize, u64)>,
 }
 
 impl Findings {

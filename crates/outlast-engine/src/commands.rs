@@ -65,7 +65,7 @@ impl Engine {
         let named = request.request.is_some();
         let conversation = match (&request.conversation, &request.request) {
             (Some(conversation), _) => conversation.clone(),
-            (None, Some(request)) => conversation_of(user, request),
+            (None, Some(request)) => conversation_of("start", user, request),
             (None, None) => shared.ids.make("conv").into(),
         };
         let start = Start {
@@ -153,7 +153,7 @@ impl Engine {
         request: Option<RequestId>,
     ) -> Result<ConversationId, CommandError> {
         let id = match &request {
-            Some(request) => conversation_of(user, request),
+            Some(request) => conversation_of("create", user, request),
             None => self.shared.ids.make("conv").into(),
         };
         if request.is_some() && self.must_own(user, &id).await.is_ok() {
@@ -261,9 +261,10 @@ impl Engine {
     }
 }
 
-/// The conversation that a named request without one begins: the same for every repeat of the request.
-fn conversation_of(user: &UserId, request: &RequestId) -> ConversationId {
-    format!("conv_{}", &digest(&("conversation", user, request))[..32]).into()
+/// The conversation that a named request without one begins: the same for every repeat of the request,
+/// and another one for a request of the same name that asks for something else.
+fn conversation_of(verb: &str, user: &UserId, request: &RequestId) -> ConversationId {
+    format!("conv_{}", &digest(&(verb, user, request))[..32]).into()
 }
 
 /// A fingerprint of a request.

@@ -31,13 +31,14 @@ fn files() -> Vec<File> {
     let mut files = Vec::new();
     let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
+        for entry in fs::read_dir(&folder).expect("a folder can be read") {
+            let path = entry.expect("a folder can be read to its end").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if path.is_dir() && !MADE.contains(&name.as_str()) {
                 folders.push(path);
             } else if let (true, Ok(text)) = (path.is_file(), fs::read_to_string(&path)) {
-                let path = path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
+                let path =
+                    path.strip_prefix(&root).expect("it is in the root").to_string_lossy().into_owned();
                 files.push(File { path, text });
             }
         }
@@ -73,7 +74,8 @@ fn assert_none(what: &str, found: &[String]) {
 }
 
 fn dependencies(name: &str) -> BTreeSet<String> {
-    let manifest: toml::Table = read(&format!("crates/{name}/Cargo.toml")).parse().unwrap();
+    let manifest: toml::Table =
+        read(&format!("crates/{name}/Cargo.toml")).parse().expect("a manifest is TOML");
     let table = manifest.get("dependencies").and_then(toml::Value::as_table);
     table.map(|table| table.keys().cloned().collect()).unwrap_or_default()
 }

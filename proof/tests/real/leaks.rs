@@ -40,6 +40,12 @@ async fn i16_memory_and_files_return_to_the_baseline_after_load() -> anyhow::Res
     load(20).await?; // warm: what is allocated once is not a leak
     let (memory, files) = (server.resident_bytes()?, server.open_files()?);
     load(200).await?;
+    let (loaded, open) = (server.resident_bytes()?, server.open_files()?);
+    eprintln!(
+        "{} MiB and {files} files before, {} MiB and {open} files right after",
+        memory >> 20,
+        loaded >> 20
+    );
     until("closing files and giving memory back", LONG, async || {
         let (now, open) = (server.resident_bytes()?, server.open_files()?);
         Ok((now < memory + MEMORY_SLACK && open <= files + FILES_SLACK).then_some(()))

@@ -22,6 +22,7 @@ mod websocket;
 use outlast_proof::server::{Options, Server};
 use outlast_proof::upstream::Upstream;
 use outlast_proof::wait::LONG;
+use serde_json::json;
 use tokio::time::Instant;
 
 /// A server with the default settings, and its upstream.
@@ -34,6 +35,12 @@ async fn both_with(toml: &str) -> anyhow::Result<(Server, Upstream)> {
     let upstream = Upstream::start().await?;
     let server = Server::start(Options::with(&upstream).toml(toml)).await?;
     Ok((server, upstream))
+}
+
+/// An empty conversation that has a title: none is added by itself after the first answer, so its log is
+/// complete with the end of a generation.
+async fn titled(server: &Server) -> anyhow::Result<String> {
+    server.api().post("/v1/conversations", &json!({"title": "Tea"})).await?.expect(201)?.text("id")
 }
 
 /// When a reader gives up.

@@ -6,7 +6,7 @@ use outlast_proof::stored::Stored;
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::{both, soon};
+use crate::{both, soon, titled};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g3_i1_i2_i11_forty_readers_that_come_and_go_record_the_same_bytes() -> anyhow::Result<()> {
@@ -26,7 +26,7 @@ async fn g3_i1_i2_i11_forty_readers_that_come_and_go_record_the_same_bytes() -> 
     assert!(streams.iter().all(|stream| *stream == streams[0]), "two readers saw different bytes");
     let findings = Case::completed(&started, 250, recordings).check(server.api()).await?;
     findings.clean()?;
-    assert!(findings.reconnects > 400, "only {} reconnects", findings.reconnects);
+    assert!(findings.reconnects >= 80, "only {} reconnects", findings.reconnects);
     assert_eq!(upstream.calls(&script).await?.calls, 1, "i6: one call for forty readers");
     Ok(())
 }
@@ -78,7 +78,7 @@ async fn i2_a_position_past_the_tail_is_refused() -> anyhow::Result<()> {
 async fn o4_a_conversation_is_followed_from_a_snapshot_across_generations() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
-    let first = api.play(&upstream.script(10)).await?;
+    let first = api.play_in(&titled(&server).await?, &upstream.script(10)).await?;
     api.until_ended(&first.generation).await?;
     let view = api.view(&first.conversation).await?;
 

@@ -46,6 +46,45 @@ async fn bad_bodies_are_problems_that_name_the_field() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_position_or_a_format_that_is_none_is_refused_by_name() -> anyhow::Result<()> {
+    let (server, upstream) = both().await?;
+    let api = server.api();
+    let started = api.play(&upstream.script(3)).await?;
+    let path = format!("/v1/generations/{}/events", started.generation);
+    for (query, field) in [("after=tea", "after"), ("after=-1", "after"), ("format=xml", "format")] {
+        let answer = api.get(&format!("{path}?{query}")).await?.problem(422, "invalid_request")?;
+        assert_eq!(answer.body["field"], field);
+    }
+    let strange = api.request(Method::GET, &path).header("last-event-id", "tea");
+    api.send(strange).await?.problem(422, "invalid_request")?;
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o6_one_reader_too_many_is_429_and_harms_nobody() -> anyhow::Result<()> {
+    let upstream = outlast_proof::upstream::Upstream::start().await?;
+    let options = Options::with(&upstream).env("OUTLAST_LIMITS__SUBSCRIBERS_PER_GENERATION", "2");
+    let server = Server::start(options).await?;
+    let api = server.api();
+    let started = api.play(&upstream.script(10_000).rate(100)).await?;
+    let path = format!("/v1/generations/{}/events", started.generation);
+    let mut watching = Vec::new();
+    for _ in 0..2 {
+        watching.push(api.request(Method::GET, &path).send().await?.error_for_status()?);
+    }
+    let refused = api.get(&path).await?.problem(429, "limit_reached")?;
+    assert!(refused.retry_after.is_some());
+    drop(watching);
+    outlast_proof::wait::until("room for another reader", Duration::from_secs(10), async || {
+        let response = api.request(Method::GET, &path).send().await?;
+        Ok((response.status().as_u16() == 200).then_some(()))
+    })
+    .await?;
+    assert!(api.cancel(&started.generation).await?);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn b5_what_does_not_exist_is_404_on_every_path() -> anyhow::Result<()> {
     let (server, _upstream) = both().await?;
     let api = server.api();

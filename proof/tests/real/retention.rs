@@ -3,13 +3,13 @@
 use outlast_proof::sse::Cutter;
 use outlast_proof::wait::{LONG, until};
 
-use crate::both_with;
+use crate::{both_with, titled};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn g13_old_events_go_messages_stay_and_a_reader_gets_a_snapshot() -> anyhow::Result<()> {
     let (mut server, upstream) = both_with("[retention]\ncompleted = \"1s\"\nerror = \"1h\"").await?;
     let api = server.api().clone();
-    let done = api.play(&upstream.script(30)).await?;
+    let done = api.play_in(&titled(&server).await?, &upstream.script(30)).await?;
     api.until_ended(&done.generation).await?;
     let failed = api.play(&upstream.script(9).fault("fail=400")).await?;
     api.until_ended(&failed.generation).await?;
@@ -27,7 +27,7 @@ async fn g13_old_events_go_messages_stay_and_a_reader_gets_a_snapshot() -> anyho
     let after = api.view(&done.conversation).await?;
     assert_eq!(after, before, "the messages stay for ever");
     assert_eq!(api.generation(&done.generation).await?["status"], "completed");
-    for position in ["", "?after=1", "?after=4"] {
+    for position in ["", "?after=2", "?after=5"] {
         let request = api.request(reqwest::Method::GET, &format!("{events}{position}")).timeout(LONG);
         let body = request.send().await?.error_for_status()?.bytes().await?; // ends by itself
         let mut cutter = Cutter::default();

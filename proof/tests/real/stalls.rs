@@ -72,6 +72,7 @@ async fn o6_i12_stalled_readers_delay_nobody_cost_little_and_resume_exactly() ->
     let most = undisturbed * 3 + Duration::from_secs(3); // a busy machine, not a stalled reader
     assert!(disturbed < most, "{disturbed:?} beside stalled readers, {undisturbed:?} without");
     let resident = server.resident_bytes()?;
+    eprintln!("20 stalled readers: {disturbed:?}, alone: {undisturbed:?}, {} MiB resident", resident >> 20);
     assert!(resident < MEMORY_MAX, "{} MiB with 20 stalled readers", resident >> 20);
 
     // One that begins to read gets the rest, in order, from where it stood.

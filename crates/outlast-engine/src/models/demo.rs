@@ -74,7 +74,8 @@ const PARAGRAPHS: &[&str] = &[
 /// The words of the answer, each with the space after it.
 fn answer(asked: &str) -> Vec<String> {
     let limit = words_asked_for(asked);
-    let mut words = vec![OPENINGS[Dice(seed(asked)).below(OPENINGS.len())].to_owned()];
+    let opening = OPENINGS[Dice(seed(asked)).below(OPENINGS.len())];
+    let mut words: Vec<String> = opening.split_inclusive(' ').map(str::to_owned).collect();
     for paragraph in PARAGRAPHS.iter().cycle().take(limit.unwrap_or(PARAGRAPHS.len())) {
         if limit.is_some_and(|limit| words.len() >= limit) {
             break;

@@ -4,6 +4,7 @@ mod demo;
 mod openai;
 mod scripted;
 mod sse;
+mod wire;
 
 use futures_util::stream::BoxStream;
 use outlast_core::{Context, Failure, Piece};

@@ -66,6 +66,7 @@ pub(crate) async fn update(
     Id(id): Id<ConversationId>,
     Json(body): Json<ConversationBody>,
 ) -> Result<Response, Problem> {
+    request_id(&HeaderMap::new(), body.request_id)?; // may be there; setting the same twice is harmless
     let metadata = body.metadata.map(Value::Object);
     app.engine().update_conversation(&app.user(), &id, body.title, metadata).await?;
     let view = app.engine().view(&app.user(), &id, 0).await?;

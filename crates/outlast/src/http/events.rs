@@ -129,25 +129,21 @@ fn follow(app: App, follower: Follower, instead: Instead) -> impl Stream<Item = 
 
 impl Following {
     async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            let follower = self.follower.as_mut()?;
-            let next = tokio::select! {
-                biased;
-                next = follower.next() => next,
-                _ = self.keep_alive.tick() => return Some(Bytes::from_static(b": keep-alive\n\n")),
-                // The reader comes back to whoever serves then; the events are not over.
-                () = self.stopping.cancelled() => return None,
-            };
-            match next {
-                Ok(Some(batch)) => return Some(batch.wire(frames)),
-                Ok(None) => return None,
-                Err(FollowError::Trimmed { .. } | FollowError::Ahead { .. }) => {
-                    return self.snapshot().await;
-                }
-                Err(FollowError::Store(error)) => {
-                    tracing::warn!(%error, "a reader is dropped: the log cannot be read");
-                    return None;
-                }
+        let follower = self.follower.as_mut()?;
+        let next = tokio::select! {
+            biased;
+            next = follower.next() => next,
+            _ = self.keep_alive.tick() => return Some(Bytes::from_static(b": keep-alive\n\n")),
+            // The reader comes back to whoever serves then; the events are not over.
+            () = self.stopping.cancelled() => return None,
+        };
+        match next {
+            Ok(Some(batch)) => Some(batch.wire(frames)),
+            Ok(None) => None,
+            Err(FollowError::Trimmed { .. } | FollowError::Ahead { .. }) => self.snapshot().await,
+            Err(FollowError::Store(error)) => {
+                tracing::warn!(%error, "a reader is dropped: the log cannot be read");
+                None
             }
         }
     }

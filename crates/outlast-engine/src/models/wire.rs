@@ -1,0 +1,218 @@
+//! What all upstreams that stream over HTTP have in common: one request, its failures classified, its
+//! events cut out of the bytes as they come. What the events mean is each vendor's dialect.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream::{BoxStream, StreamExt, unfold};
+use outlast_core::{Failure, FailureClass, Piece, TextKind};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+use serde_json::Value;
+
+use super::sse::{Decoder, EVENT_BYTES_MAX};
+use super::{Arrived, ModelStream};
+
+/// How much of an upstream's error text is kept.
+const ERROR_CHARS_MAX: usize = 500;
+/// How much of an error's body is read to find that text.
+const ERROR_BYTES_MAX: usize = 16 * 1024;
+/// How long a connection may take to come about.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a vendor's events mean.
+pub(super) trait Dialect: Send + 'static {
+    /// One event arrived.
+    fn event(&mut self, data: &[u8], out: &mut Out);
+
+    /// The bytes are at their end. Unless the dialect says otherwise, an answer was cut short.
+    fn end(&mut self, out: &mut Out) {
+        out.fail(transient("upstream ended too early"));
+    }
+}
+
+/// A client for streaming: no redirects, no proxy of the environment, no retries of its own.
+pub(super) fn client() -> Result<reqwest::Client, String> {
+    reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .redirect(reqwest::redirect::Policy::none())
+        .tcp_nodelay(true)
+        .http1_only()
+        .no_proxy()
+        .build()
+        .map_err(|error| format!("cannot make an HTTP client: {error}"))
+}
+
+/// Sends a request when the stream is first polled, and reads its answer.
+pub(super) fn stream(request: reqwest::RequestBuilder, dialect: impl Dialect) -> ModelStream {
+    let opened = async move {
+        match open(request).await {
+            Ok(bytes) => unfold(Reading::new(bytes, dialect), Reading::next).boxed(),
+            Err(failure) => futures_util::stream::iter([Err(failure)]).boxed(),
+        }
+    };
+    futures_util::stream::once(opened).flatten().boxed()
+}
+
+async fn open(
+    request: reqwest::RequestBuilder,
+) -> Result<BoxStream<'static, reqwest::Result<Bytes>>, Failure> {
+    let response = request.send().await.map_err(|error| broken(&error))?;
+    let status = response.status().as_u16();
+    if status == 200 {
+        return Ok(response.bytes_stream().boxed());
+    }
+    let retry_after = retry_after(response.headers());
+    let text = error_text(response).await;
+    let message = format!("upstream answered {status}: {text}");
+    Err(Failure { class: classify(status, &text), message, retry_after })
+}
+
+/// What an error's status and text say about trying again.
+fn classify(status: u16, text: &str) -> FailureClass {
+    match status {
+        429 => FailureClass::RateLimited,
+        408 | 500.. => FailureClass::Transient,
+        _ if text.contains("content_policy") || text.contains("content_filter") => FailureClass::Refused,
+        _ => FailureClass::Invalid,
+    }
+}
+
+/// Seconds or a date; anything else is as good as nothing.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse::<u64>() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    Duration::try_from(date.duration_since(jiff::Timestamp::now())).ok()
+}
+
+/// The message in an error body, cut to a sensible length and read no further than needed.
+async fn error_text(response: reqwest::Response) -> String {
+    let mut body = Vec::new();
+    let mut stream = response.bytes_stream();
+    while let Some(Ok(bytes)) = stream.next().await {
+        body.extend_from_slice(&bytes);
+        if body.len() > ERROR_BYTES_MAX {
+            break;
+        }
+    }
+    let text = String::from_utf8_lossy(&body);
+    let parsed: Option<Value> = serde_json::from_str(&text).ok();
+    shorten(parsed.as_ref().and_then(|value| value["error"]["message"].as_str()).unwrap_or(&text))
+}
+
+fn shorten(text: &str) -> String {
+    text.chars().take(ERROR_CHARS_MAX).collect()
+}
+
+fn broken(error: &reqwest::Error) -> Failure {
+    // The address may carry what should not be shown; the kind of failure is enough.
+    transient(if error.is_connect() {
+        "cannot connect to the upstream"
+    } else {
+        "the connection to the upstream broke"
+    })
+}
+
+/// A failure that may pass.
+pub(super) fn transient(message: &str) -> Failure {
+    Failure { class: FailureClass::Transient, message: message.to_owned(), retry_after: None }
+}
+
+/// The upstream said in the middle of its answer that it cannot go on.
+pub(super) fn broke_off(message: &str) -> Failure {
+    transient(&format!("upstream broke off: {}", shorten(message)))
+}
+
+/// What a dialect made of the events so far.
+#[derive(Default)]
+pub(super) struct Out {
+    ready: VecDeque<Result<Arrived, Failure>>,
+    over: bool,
+}
+
+impl Out {
+    /// Text of the same kind that arrived together becomes one piece.
+    pub(super) fn text(&mut self, new_kind: TextKind, added: &str) {
+        if added.is_empty() || self.over {
+            return;
+        }
+        if let Some(Ok(Arrived::Piece(Piece::Text { kind, text, chunks }))) = self.ready.back_mut()
+            && *kind == new_kind
+        {
+            text.push_str(added);
+            *chunks += 1;
+            return;
+        }
+        self.piece(Piece::Text { kind: new_kind, text: added.to_owned(), chunks: 1 });
+    }
+
+    pub(super) fn usage(&mut self, input_tokens: u64, output_tokens: u64) {
+        self.piece(Piece::Usage { input_tokens, output_tokens });
+    }
+
+    /// The answer is complete.
+    pub(super) fn finish(&mut self, reason: String) {
+        if !self.over {
+            self.ready.push_back(Ok(Arrived::Finished { reason }));
+            self.over = true;
+        }
+    }
+
+    /// The answer is broken.
+    pub(super) fn fail(&mut self, failure: Failure) {
+        if !self.over {
+            self.ready.push_back(Err(failure));
+            self.over = true;
+        }
+    }
+
+    fn piece(&mut self, piece: Piece) {
+        if !self.over {
+            self.ready.push_back(Ok(Arrived::Piece(piece)));
+        }
+    }
+}
+
+/// An answer being read: bytes in, pieces out.
+struct Reading<D> {
+    bytes: BoxStream<'static, reqwest::Result<Bytes>>,
+    decoder: Decoder,
+    dialect: D,
+    out: Out,
+}
+
+impl<D: Dialect> Reading<D> {
+    fn new(bytes: BoxStream<'static, reqwest::Result<Bytes>>, dialect: D) -> Reading<D> {
+        Reading { bytes, decoder: Decoder::default(), dialect, out: Out::default() }
+    }
+
+    async fn next(mut self) -> Option<(Result<Arrived, Failure>, Reading<D>)> {
+        loop {
+            if let Some(arrived) = self.out.ready.pop_front() {
+                return Some((arrived, self));
+            }
+            if self.out.over {
+                return None;
+            }
+            match self.bytes.next().await {
+                Some(Ok(bytes)) => self.take(&bytes),
+                Some(Err(error)) => self.out.fail(broken(&error)),
+                None => self.dialect.end(&mut self.out),
+            }
+        }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        let Reading { decoder, dialect, out, .. } = self;
+        let pushed = decoder.push(bytes, |data| dialect.event(data, out));
+        if pushed.is_err() {
+            out.fail(transient(&format!("upstream sent an event of more than {EVENT_BYTES_MAX} bytes")));
+        }
+        if out.ready.is_empty() {
+            out.ready.push_back(Ok(Arrived::Sign));
+        }
+    }
+}
