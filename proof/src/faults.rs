@@ -15,9 +15,9 @@ use crate::wait::LONG;
 pub enum Reach {
     /// Once in every start.
     Opening,
-    /// Again and again under any load.
-    Everyday,
-    /// Now and then, when an answer has become long.
+    /// With every event, under any load.
+    Often,
+    /// A few times: when something begins, is taken up, or has become long.
     Seldom,
     /// Only when thousands of rows can be cut off at once.
     Heavy,
@@ -25,8 +25,20 @@ pub enum Reach {
     Never(&'static str),
 }
 
-/// All points, with the way to each. A point that is new and unknown here is taken for an everyday one:
-/// if it is not, its test fails and somebody has to think about it.
+impl Reach {
+    /// At which times of coming by to die.
+    pub fn hits(self) -> &'static [u64] {
+        match self {
+            Reach::Opening | Reach::Heavy => &[1],
+            Reach::Seldom => &[1, 2],
+            Reach::Often => &[1, 2, 30],
+            Reach::Never(_) => &[],
+        }
+    }
+}
+
+/// All points, with the way to each. A point that is new and unknown here is taken for one that is passed
+/// often: if it is not, its test fails and somebody has to think about it.
 pub fn points() -> Vec<(&'static str, Reach)> {
     let all = outlast_store::fault::POINTS.iter().chain(outlast_engine::FAULT_POINTS);
     all.map(|point| (*point, reach(point))).collect()
@@ -36,12 +48,13 @@ fn reach(point: &str) -> Reach {
     match point {
         "open.epoch" | "open.scanned" => Reach::Opening,
         "settle.before" | "settle.copied" | "settle.committed" => Reach::Seldom,
+        "recover.claimed" | "recover.folded" | "recover.observed" | "recover.called" => Reach::Seldom,
         "truncate.committed" => Reach::Heavy,
         "confirm.claimed" => Reach::Never(
             "needs an append whose outcome the store does not know, which SQLite says only after a broken \
-             disk; the simulation and the store's own suite make it happen",
+             disk; the simulation makes it happen",
         ),
-        _ => Reach::Everyday,
+        _ => Reach::Often,
     }
 }
 
@@ -58,7 +71,7 @@ pub async fn die_at(
     server.restart_with_fault(Some(fault)).await?;
     let visitors = match reach {
         Reach::Heavy => heavy(&server, upstream, random),
-        Reach::Opening | Reach::Everyday | Reach::Seldom | Reach::Never(_) => {
+        Reach::Opening | Reach::Often | Reach::Seldom | Reach::Never(_) => {
             Mix { generations: 9, readers: 18, millis: 300 }.visitors(&server, upstream, random)
         }
     };

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use anyhow::bail;
+
 use crate::check::unchanged;
 use crate::crash::{Blow, Mix, strike};
 use crate::faults::{Reach, die_at, die_recovering, points};
@@ -43,9 +45,6 @@ pub struct Tally {
     /// What the comparisons found.
     pub findings: Findings,
 }
-
-/// A point is tried at the first time it is come by and at later ones.
-const HITS: [u64; 3] = [1, 2, 30];
 
 /// Tortures the server and tells how it goes.
 pub async fn torture(plan: &Plan, say: &mut dyn FnMut(String)) -> anyhow::Result<Tally> {
@@ -116,28 +115,16 @@ async fn every_point(
             tally.not_reached.push(format!("{point}: {reason}"));
             continue;
         }
-        let hits = match reach {
-            Reach::Everyday | Reach::Seldom => &HITS[..],
-            Reach::Opening | Reach::Heavy | Reach::Never(_) => &HITS[..1],
-        };
-        for hit in hits {
+        for hit in reach.hits() {
             let fault = format!("{point}:{hit}");
-            match die_at(&fault, reach, upstream, options(plan, upstream), random).await? {
-                Some(outcome) => {
-                    say(format!("{fault}: {} violations", outcome.findings.violations.len()));
-                    tally.faults += 1;
-                    tally.deaths += outcome.deaths;
-                    tally.findings.add(outcome.findings);
-                }
-                // The first time must be come by; how often after that depends on the load.
-                None if *hit == 1 => {
-                    anyhow::bail!("{point} was not come by; is the server built with fault points?")
-                }
-                None => {
-                    say(format!("{fault}: come by less often"));
-                    tally.not_reached.push(format!("{fault}: come by less often"));
-                }
-            }
+            let Some(outcome) = die_at(&fault, reach, upstream, options(plan, upstream), random).await?
+            else {
+                bail!("{fault} was not come by; is the server built with fault points?");
+            };
+            say(format!("{fault}: {} violations", outcome.findings.violations.len()));
+            tally.faults += 1;
+            tally.deaths += outcome.deaths;
+            tally.findings.add(outcome.findings);
         }
     }
     Ok(())

@@ -43,8 +43,11 @@ pub fn context(state: &Conversation, generation: &Generation, messages: &[Messag
         let wanted = messages.iter().filter(|message| wanted(message)).filter(said);
         wanted.map(ContextMessage::from).collect::<Vec<_>>()
     };
-    let mut list = [pick(&earlier), pick(&question), pick(&partial)].concat();
-    list.drain(..list.len().saturating_sub(limit));
+    // What is asked for always goes; the history takes the room that is left.
+    let asked = [pick(&question), pick(&partial)].concat();
+    let mut list = pick(&earlier);
+    list.drain(..(list.len() + asked.len()).saturating_sub(limit).min(list.len()));
+    list.extend(asked);
     if !generation.kept.is_empty() && list.last().is_some_and(|last| last.role == Role::Assistant) {
         list.push(ContextMessage { role: Role::User, content: GO_ON.to_owned() });
     }
@@ -121,6 +124,12 @@ mod tests {
     fn s3_what_this_very_run_has_said_is_not_given_back_to_it() {
         let world = given([answering(G1, "Hel"), interrupted(G1)]);
         assert_eq!(context_of(&world, G1, 10), [user("question of gen_1")]);
+    }
+
+    #[test]
+    fn s3_the_question_goes_even_if_there_is_no_room() {
+        let world = given([running(G1), completed(G1), running(G2)]);
+        assert_eq!(context_of(&world, G2, 0), [user("question of gen_2")]);
     }
 
     #[test]

@@ -19,6 +19,15 @@ impl Entries {
         self.now
     }
 
+    /// How much text the list adds.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let bytes = |entry: &Entry| match &entry.event {
+            Event::TextAdded { text, .. } | Event::ThinkingAdded { text, .. } => text.len(),
+            _ => 0,
+        };
+        self.list.iter().map(bytes).sum()
+    }
+
     /// Where the next event will stand.
     pub(crate) fn next_seq(&self) -> Seq {
         self.seq.plus(self.list.len()).next()

@@ -152,6 +152,15 @@ impl Generation {
         self.kept.iter().chain(self.segments.iter().map(|segment| &segment.message)).cloned().collect()
     }
 
+    /// How long the answer is.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        let bytes = |part: &Part| match part {
+            Part::Text { text } | Part::Thinking { text } => text.len(),
+            Part::ToolUse { .. } | Part::ToolResult { .. } => 0,
+        };
+        self.segments.iter().flat_map(|segment| &segment.parts).map(bytes).sum()
+    }
+
     /// Everything said, in the order of the log.
     pub fn content_parts(&self) -> Vec<Part> {
         self.segments.iter().flat_map(|segment| segment.parts.iter().cloned()).collect()

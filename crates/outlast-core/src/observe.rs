@@ -6,8 +6,8 @@ use crate::generation::Phase;
 use crate::message::TextKind;
 use crate::rules::retry_delay;
 use crate::{
-    CancelReason, Conversation, Entry, Event, Failure, Generation, GenerationId, MessageId, Recovery, Rules,
-    Timestamp,
+    CancelReason, Conversation, Entry, Event, Failure, FailureClass, Generation, GenerationId, MessageId,
+    Recovery, Rules, Timestamp,
 };
 
 /// Something that happened outside.
@@ -167,7 +167,7 @@ fn observe_stream(generation: &Generation, streamed: Streamed, rules: &Rules, en
             }
         }
     }
-    match streamed.end {
+    match too_long(generation, entries, rules).or(streamed.end) {
         None => {}
         Some(CallEnd::Finished { reason }) => {
             if let Some(message_id) = open {
@@ -180,6 +180,16 @@ fn observe_stream(generation: &Generation, streamed: Streamed, rules: &Rules, en
             observe_failure(generation, newly, &failure, jitter, rules, entries);
         }
     }
+}
+
+/// An answer that has outgrown its limit ends here, however it would have gone on.
+fn too_long(generation: &Generation, entries: &Entries, rules: &Rules) -> Option<CallEnd> {
+    let bytes = generation.answer_bytes() + entries.text_bytes();
+    (bytes > rules.answer_bytes).then(|| {
+        let message = format!("the answer is longer than {} bytes", rules.answer_bytes);
+        let failure = Failure { class: FailureClass::TooLong, message, retry_after: None };
+        CallEnd::Failed { failure, jitter: 0 }
+    })
 }
 
 /// A failure that may pass is retried; one that may not, or too many of them, ends the generation with
@@ -569,6 +579,20 @@ mod tests {
             .then_nothing();
         assert_eq!(world.transcript.state.active().unwrap().id.as_str(), G2);
         assert_eq!(world.generation(G2).attempt, 1);
+    }
+
+    #[test]
+    fn an_endless_answer_ends_at_its_limit_and_is_kept() {
+        let mut world = given([answering(G1, "Hel")]);
+        world.rules.answer_bytes = 5;
+        let world = world
+            .observed(stream(G1, 1, vec![words("lo")], None))
+            .then(["chat.delta"])
+            .observed(stream(G1, 1, vec![words("!")], None))
+            .then(["chat.delta", "chat.error"]);
+        let stored = &world.stored.generations[&G1.into()];
+        assert_eq!(stored.end_reason.as_deref(), Some("answer_too_long"));
+        assert_eq!(crate::plain_text(&stored.content_parts), "Hello!");
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct Rules {
     pub backoff: Duration,
     /// How long a generation may run with nobody watching.
     pub unwatched: Duration,
+    /// How long an answer may become, in bytes of text. An endless one must not take the server with it.
+    pub answer_bytes: usize,
 }
 
 impl Default for Rules {
@@ -22,6 +24,7 @@ impl Default for Rules {
             retries: 2,
             backoff: Duration::from_millis(500),
             unwatched: Duration::from_secs(30 * 60),
+            answer_bytes: 8 * 1024 * 1024,
         }
     }
 }
@@ -72,6 +75,8 @@ pub enum FailureClass {
     Refused,
     /// The request is wrong; another try would be as well.
     Invalid,
+    /// The answer is longer than is allowed here; another would be as well.
+    TooLong,
 }
 
 impl FailureClass {
@@ -79,7 +84,7 @@ impl FailureClass {
     pub fn may_pass(self) -> bool {
         match self {
             FailureClass::Transient | FailureClass::Timeout | FailureClass::RateLimited => true,
-            FailureClass::Refused | FailureClass::Invalid => false,
+            FailureClass::Refused | FailureClass::Invalid | FailureClass::TooLong => false,
         }
     }
 
@@ -91,6 +96,7 @@ impl FailureClass {
             FailureClass::RateLimited => "upstream_rate_limited",
             FailureClass::Refused => "upstream_refused",
             FailureClass::Invalid => "upstream_invalid_request",
+            FailureClass::TooLong => "answer_too_long",
         }
     }
 }

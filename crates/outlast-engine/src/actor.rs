@@ -18,13 +18,15 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::call::Call;
 use crate::documents::to_state;
-use crate::engine::{CommandError, Shared};
+use crate::engine::{CommandError, CommandOptions, Shared};
 use crate::feed::Feed;
 use crate::journal::{Journal, RecordError};
 use crate::live::Share;
 
 /// Commands that may wait for one conversation. A full mailbox makes senders wait.
 pub(crate) const MAILBOX: usize = 64;
+/// Text held back by the durability setting is saved at this size at the latest.
+const UNSAVED_BYTES_MAX: usize = 1024 * 1024;
 /// How long to leave a store alone that cannot write.
 const STORE_WAIT: Duration = Duration::from_millis(500);
 
@@ -42,10 +44,7 @@ pub(crate) enum Mail {
 pub(crate) struct Ask {
     pub(crate) command: Command,
     pub(crate) user: UserId,
-    /// Whether a conversation that does not exist is to be made, even if nothing happens in it.
-    pub(crate) create: bool,
-    /// Whether the client gave the request its name, and so may have sent it before.
-    pub(crate) named: bool,
+    pub(crate) options: CommandOptions,
     /// Told the state afterwards.
     pub(crate) reply: oneshot::Sender<Result<Conversation, CommandError>>,
 }
@@ -162,8 +161,22 @@ impl Actor {
         }
     }
 
+    /// Forgets everything: the conversation was deleted and nothing of it may be written again.
+    async fn begin_anew(&mut self) -> Result<(), RecordError> {
+        let fence = self.shared.store.claim(&self.id).await;
+        let fence = fence.map_err(|error| RecordError::Lost(error.to_string()))?;
+        self.journal = Journal::new(self.shared.store.clone(), self.id.clone(), fence, Seq::ZERO);
+        self.feed.own_from(Seq::ZERO);
+        self.state = None;
+        self.owned_after = Seq::ZERO;
+        (self.call, self.share, self.owed, self.save_at) = (None, None, None, None);
+        Ok(())
+    }
+
     async fn wait(&mut self, timer: Option<Timestamp>) -> Wake {
-        let Actor { shared, mailbox, watchers, call, owed, .. } = self;
+        let Actor { shared, mailbox, watchers, call, owed, journal, .. } = self;
+        // What cannot be recorded now must not pile up here: it waits in the upstream's connection.
+        let may_read = owed.is_none() && journal.unsaved_bytes() <= UNSAVED_BYTES_MAX;
         let sleep = async {
             match timer {
                 Some(time) => shared.clock.sleep_until(time).await,
@@ -171,7 +184,7 @@ impl Actor {
             }
         };
         let gather = async {
-            match call.as_mut().filter(|_| owed.is_none()) {
+            match call.as_mut().filter(|_| may_read) {
                 Some(call) => call.gather().await,
                 None => std::future::pending().await,
             }

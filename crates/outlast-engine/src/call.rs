@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use outlast_core::{CallEnd, Failure, FailureClass, GenerationId, Piece};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::models::{Arrived, ModelStream};
 
@@ -22,6 +22,8 @@ pub(crate) struct Call {
     pub(crate) attempt: u32,
     stream: ModelStream,
     idle: Duration,
+    /// When silence becomes a failure. Moves only when something arrives, however often the owner is woken.
+    deadline: Instant,
     pieces: Vec<Piece>,
     bytes: usize,
     end: Option<End>,
@@ -41,14 +43,15 @@ pub(crate) struct Gulp {
 
 impl Call {
     pub(crate) fn new(generation: GenerationId, attempt: u32, stream: ModelStream, idle: Duration) -> Call {
-        Call { generation, attempt, stream, idle, pieces: Vec::new(), bytes: 0, end: None }
+        let deadline = Instant::now() + idle;
+        Call { generation, attempt, stream, idle, deadline, pieces: Vec::new(), bytes: 0, end: None }
     }
 
     /// Waits until something has arrived, then takes everything that has. What was taken is kept in
     /// `self`, so dropping this future loses nothing.
     pub(crate) async fn gather(&mut self) {
         while self.is_empty() {
-            match timeout(self.idle, self.stream.next()).await {
+            match timeout_at(self.deadline, self.stream.next()).await {
                 Ok(arrived) => self.take(arrived),
                 Err(_) => self.end = Some(End::Failed(self.timed_out())),
             }
@@ -87,6 +90,7 @@ impl Call {
     }
 
     fn take(&mut self, arrived: Option<Result<Arrived, Failure>>) {
+        self.deadline = Instant::now() + self.idle;
         match arrived {
             Some(Ok(Arrived::Piece(piece))) => self.add(piece),
             Some(Ok(Arrived::Sign)) => {}

@@ -8,7 +8,6 @@ use outlast_store::Table;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tokio::sync::oneshot;
 
 use crate::actor::Mail;
 use crate::documents::to_generation;
@@ -80,18 +79,19 @@ impl Engine {
             when_busy: request.when_busy,
             earlier: None,
         };
-        if request.conversation.is_some() {
+        let create = request.conversation.is_none();
+        if !create {
             self.must_own(user, &conversation).await?;
         }
         let (generation, message) = (start.generation.clone(), start.message.clone());
-        let options = CommandOptions { create: false, named };
+        let options = CommandOptions { create, named };
         let answer = self.command(&conversation, user, Command::Start(start), options).await;
         self.started(conversation, generation, message, answer).await
     }
 
     /// Stops a generation. The first one wins; a later one is told how it ended.
     pub async fn cancel(&self, user: &UserId, id: &GenerationId) -> Result<Cancelled, CommandError> {
-        let (conversation, known) = self.place_of(user, id).await?;
+        let (conversation, _) = self.place_of(user, id).await?;
         let command = Command::Cancel { generation: id.clone() };
         match self.command(&conversation, user, command, CommandOptions::default()).await {
             Ok(_) => Ok(Cancelled { success: true, status: GenerationStatus::Cancelled }),
@@ -99,7 +99,8 @@ impl Engine {
                 Ok(Cancelled { success: false, status })
             }
             Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
-                Ok(Cancelled { success: false, status: known })
+                let (_, status) = self.place_of(user, id).await?;
+                Ok(Cancelled { success: false, status })
             }
             Err(error) => Err(error),
         }
@@ -156,9 +157,6 @@ impl Engine {
             Some(request) => conversation_of("create", user, request),
             None => self.shared.ids.make("conv").into(),
         };
-        if request.is_some() && self.must_own(user, &id).await.is_ok() {
-            return Ok(id); // made by the same request before
-        }
         let options = CommandOptions { create: true, named: false };
         self.command(&id, user, Command::Update { title, metadata }, options).await?;
         Ok(id)
@@ -193,9 +191,7 @@ impl Engine {
     /// Removes a conversation and everything in it.
     pub async fn delete_conversation(&self, user: &UserId, id: &ConversationId) -> Result<(), CommandError> {
         self.must_own(user, id).await?;
-        let (reply, answer) = oneshot::channel();
-        self.send(id, Mail::Delete { user: user.clone(), reply }).await?;
-        answer.await.map_err(|_| CommandError::Unavailable("the owner went away; ask again".to_owned()))?
+        self.ask(id, |reply| Mail::Delete { user: user.clone(), reply }).await
     }
 
     async fn decide_about(
@@ -208,7 +204,8 @@ impl Engine {
         match self.command(&conversation, user, command, CommandOptions::default()).await {
             Ok(state) => Ok(state.generation(id).map_or(known, |generation| generation.status())),
             Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
-                Err(CommandError::Refused(Refusal::AlreadyEnded { status: known }))
+                let (_, status) = self.place_of(user, id).await?;
+                Err(CommandError::Refused(Refusal::AlreadyEnded { status }))
             }
             Err(error) => Err(error),
         }

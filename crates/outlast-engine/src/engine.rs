@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use outlast_core::{Command, Context, Conversation, ConversationId, Failure, FailureClass, Refusal, UserId};
+use outlast_core::{
+    Command, Context, Conversation, ConversationId, Failure, FailureClass, Refusal, Seq, UserId,
+};
 use outlast_store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -93,6 +95,12 @@ pub enum CommandError {
         /// How many may be.
         limit: usize,
     },
+    /// The position lies after the log's end.
+    #[error("the log ends at {tail}")]
+    CursorAhead {
+        /// Where it ends.
+        tail: Seq,
+    },
     /// Too many read the same conversation.
     #[error("{limit} readers follow this conversation already")]
     TooManyReaders {
@@ -161,33 +169,33 @@ impl Engine {
         command: Command,
         options: CommandOptions,
     ) -> Result<Conversation, CommandError> {
+        let ask = |reply| {
+            let (command, user) = (command.clone(), user.clone());
+            Mail::Command(Box::new(Ask { command, user, options, reply }))
+        };
+        self.ask(conversation, ask).await
+    }
+
+    /// Sends mail to the owner and waits for the answer. An owner that goes away without looking at it
+    /// leaves it unanswered, so sending it again is not asking twice.
+    pub(crate) async fn ask<T>(
+        &self,
+        conversation: &ConversationId,
+        mail: impl Fn(oneshot::Sender<Result<T, CommandError>>) -> Mail,
+    ) -> Result<T, CommandError> {
         for _ in 0..SEND_TRIES {
             let (reply, answer) = oneshot::channel();
-            let ask = Ask {
-                command: command.clone(),
-                user: user.clone(),
-                create: options.create,
-                named: options.named,
-                reply,
-            };
-            let sent = self.shared.mailbox(conversation).send(Mail::Command(Box::new(ask))).await;
+            let sent = self.shared.mailbox(conversation).send(mail(reply)).await;
             if sent.is_ok()
                 && let Ok(answer) = answer.await
             {
                 return answer;
             }
             if self.shared.stop.is_cancelled() {
-                break;
+                return Err(CommandError::Unavailable("the server is stopping".to_owned()));
             }
-            // The owner went away without looking at it, so sending it again is not asking twice.
         }
-        Err(CommandError::Unavailable("the server is stopping".to_owned()))
-    }
-
-    /// Sends mail that is not asked for again by itself.
-    pub(crate) async fn send(&self, conversation: &ConversationId, mail: Mail) -> Result<(), CommandError> {
-        let sent = self.shared.mailbox(conversation).send(mail).await;
-        sent.map_err(|_| CommandError::Unavailable("the owner went away; ask again".to_owned()))
+        Err(CommandError::Unavailable("no owner took the request; ask again".to_owned()))
     }
 
     /// Makes sure that somebody owns the conversation and looks at what it needs.
@@ -210,6 +218,11 @@ impl Shared {
     /// The feed of a conversation, shared by its owner and its readers.
     pub(crate) fn feed(self: &Arc<Self>, conversation: &ConversationId) -> Arc<Feed> {
         feed_in(&mut self.slots(), conversation)
+    }
+
+    /// The last position that readers here can see, if anybody owns or follows the conversation.
+    pub(crate) fn visible_tail(&self, conversation: &ConversationId) -> Option<Seq> {
+        self.slots().get(conversation)?.feed.upgrade()?.tail()
     }
 
     /// Forgets a conversation that nobody owns or follows.
@@ -243,7 +256,8 @@ impl Shared {
         let mut slots = self.slots();
         let feed = feed_in(&mut slots, conversation);
         let slot = slots.get_mut(conversation).expect("made by feed_in");
-        if let Some(mailbox) = &slot.mailbox {
+        // A closed one belonged to an owner that panicked: its conversation must not stay without one.
+        if let Some(mailbox) = slot.mailbox.as_ref().filter(|mailbox| !mailbox.is_closed()) {
             return mailbox.clone();
         }
         let (sender, receiver) = mpsc::channel(MAILBOX);
@@ -280,11 +294,11 @@ async fn own(
                 Err(mailbox) => mailbox,
             },
             Err((error, mut mailbox)) => {
-                tracing::error!(%conversation, %error, "cannot take up a conversation; trying again");
-                while let Ok(mail) = mailbox.try_recv() {
-                    if let Mail::Command(ask) = mail {
-                        ask.reply.send(Err(CommandError::Unavailable(error.to_string()))).ok();
-                    }
+                tracing::error!(%conversation, %error, "cannot take up a conversation");
+                refuse_all(&shared, &conversation, &mut mailbox, &error).await;
+                // What cannot be read will not be read better later. The next to ask is told again.
+                if matches!(error, StoreError::Broken(_)) && shared.retire(&conversation, &mut mailbox) {
+                    break;
                 }
                 mailbox
             }
@@ -296,6 +310,32 @@ async fn own(
     }
     drop(feed);
     shared.forget(&conversation);
+}
+
+/// Answers those who wait for a conversation that cannot be taken up. It can still be deleted.
+async fn refuse_all(
+    shared: &Shared,
+    conversation: &ConversationId,
+    mailbox: &mut mpsc::Receiver<Mail>,
+    error: &StoreError,
+) {
+    let refusal = || match error {
+        StoreError::Unavailable(reason) => CommandError::Unavailable(reason.clone()),
+        StoreError::Broken(reason) => CommandError::Broken(reason.clone()),
+    };
+    while let Ok(mail) = mailbox.try_recv() {
+        match mail {
+            Mail::Command(ask) => {
+                ask.reply.send(Err(refusal())).ok();
+            }
+            Mail::Delete { reply, .. } => {
+                // Whose it is was checked by its document, which is all that can be read of it.
+                let deleted = shared.store.delete(conversation).await;
+                reply.send(deleted.map_err(CommandError::from)).ok();
+            }
+            Mail::Wake => {}
+        }
+    }
 }
 
 impl Models {

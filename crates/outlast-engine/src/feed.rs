@@ -54,6 +54,8 @@ pub(crate) struct Feed {
 struct Tail {
     /// The last visible seq; `None` until somebody has looked at the log.
     seq: Option<Seq>,
+    /// How often events that were visible turned out not to be saved.
+    losses: u64,
     /// Visible but not saved yet, where the durability setting allows it. Ends at the tail.
     unsaved: Vec<Arc<Batch>>,
 }
@@ -66,8 +68,11 @@ pub(crate) enum Follow {
     Unsaved(Vec<Arc<Batch>>),
     /// It is behind: the log has everything up to here.
     Behind(Seq),
-    /// There is nothing at its position yet.
-    Ahead(Seq),
+    /// There is nothing visible at its position yet. It may be saved already and about to be shown: if so,
+    /// this is what comes, from a little before its position.
+    Ahead(Seq, broadcast::Receiver<Arc<Batch>>),
+    /// What it was shown was not saved and is lost: its position means something else now.
+    Lost(Seq),
     /// Nobody knows the tail: look at the log and call `begin_at`.
     Unknown,
 }
@@ -89,9 +94,23 @@ impl Feed {
     pub(crate) fn own_from(&self, seq: Seq) {
         let mut tail = self.lock();
         tail.unsaved.clear();
-        if tail.seq.replace(seq).is_some_and(|before| before != seq) {
+        let before = tail.seq.replace(seq);
+        if before > Some(seq) {
+            tail.losses += 1;
+        }
+        if before.is_some_and(|before| before != seq) {
             self.live.send(Batch::new(Vec::new())).ok();
         }
+    }
+
+    /// How often events that were shown have been lost. A reader notes it when it comes.
+    pub(crate) fn losses(&self) -> u64 {
+        self.lock().losses
+    }
+
+    /// The last visible position, if it is known.
+    pub(crate) fn tail(&self) -> Option<Seq> {
+        self.lock().seq
     }
 
     /// Shows records that are saved, together with everything shown before.
@@ -113,14 +132,17 @@ impl Feed {
         self.lock().unsaved.clear();
     }
 
-    pub(crate) fn follow(&self, after: Seq) -> Follow {
+    pub(crate) fn follow(&self, after: Seq, losses: u64) -> Follow {
         let tail = self.lock();
         let Some(seq) = tail.seq else { return Follow::Unknown };
+        if losses != tail.losses {
+            return Follow::Lost(seq);
+        }
         if after == seq {
             return Follow::Live(self.live.subscribe());
         }
         if after > seq {
-            return Follow::Ahead(seq);
+            return Follow::Ahead(seq, self.live.subscribe());
         }
         let unsaved_from = tail.unsaved.first().and_then(|batch| batch.records.first());
         let saved = unsaved_from.map_or(seq, |record| Seq(record.seq.0 - 1));

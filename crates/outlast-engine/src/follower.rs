@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use outlast_core::{ConversationId, GenerationId, Seq, head};
-use outlast_store::{Record, StoreError};
+use outlast_store::{Record, StoreError, Table};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 
+use crate::documents::to_generation;
 use crate::engine::Shared;
 use crate::feed::{Batch, Feed, Follow, Watching};
 
@@ -18,6 +19,8 @@ pub struct Follower {
     shared: Arc<Shared>,
     conversation: ConversationId,
     feed: Arc<Feed>,
+    /// How often shown events had been lost when this reader came.
+    losses: u64,
     position: Seq,
     live: Option<broadcast::Receiver<Arc<Batch>>>,
     /// The generation it is about, if not the whole conversation.
@@ -60,6 +63,7 @@ impl Follower {
         Follower {
             shared,
             conversation,
+            losses: feed.losses(),
             feed,
             position: after,
             live: None,
@@ -84,9 +88,10 @@ impl Follower {
     /// Whether the position exists. Call once before reading, to refuse a cursor from the future.
     pub async fn check(&self) -> Result<(), FollowError> {
         loop {
-            match self.feed.follow(self.position) {
-                Follow::Ahead(tail) => return Err(FollowError::Ahead { tail }),
+            match self.feed.follow(self.position, self.losses) {
                 Follow::Live(_) | Follow::Unsaved(_) | Follow::Behind(_) => return Ok(()),
+                Follow::Ahead(tail, _) => return self.is_saved(tail).await,
+                Follow::Lost(tail) => return Err(FollowError::Ahead { tail }),
                 Follow::Unknown => self.look_at_tail().await?,
             }
         }
@@ -111,30 +116,70 @@ impl Follower {
         loop {
             if let Some(live) = &mut self.live {
                 match live.recv().await {
-                    Ok(batch) if !batch.records().is_empty() => return Ok(batch),
+                    Ok(batch) if batch.last() > Some(self.position) => return Ok(self.beyond(batch)),
+                    // Seen before it was shown, in a look at the log.
+                    Ok(batch) if !batch.records().is_empty() => continue,
                     // Sent back to the log: too slow, or a new owner began elsewhere.
                     Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => self.live = None,
                 }
             }
-            match self.feed.follow(self.position) {
+            match self.feed.follow(self.position, self.losses) {
                 Follow::Live(live) => self.live = Some(live),
                 Follow::Unsaved(batches) => return Ok(self.join(&batches)),
                 Follow::Behind(tail) => return self.read(tail).await,
-                Follow::Ahead(tail) => return Err(FollowError::Ahead { tail }),
+                Follow::Ahead(tail, live) => {
+                    self.is_saved(tail).await?;
+                    self.live = Some(live);
+                }
+                Follow::Lost(tail) => return Err(FollowError::Ahead { tail }),
                 Follow::Unknown => self.look_at_tail().await?,
             }
         }
     }
 
     /// Reads on, but never past what is visible: what lies further is handed out by the feed.
-    async fn read(&self, tail: Seq) -> Result<Arc<Batch>, FollowError> {
+    async fn read(&mut self, tail: Seq) -> Result<Arc<Batch>, FollowError> {
         let after = self.position;
         let mut records = self.shared.store.read(&self.conversation, after, PAGE_BYTES).await?;
         records.retain(|record| record.seq <= tail);
-        match records.first() {
-            Some(first) if first.seq == after.next() => Ok(Batch::new(records)),
-            Some(_) | None => Err(FollowError::Trimmed { after }),
+        let dense = records.iter().zip(1..).take_while(|(record, n)| record.seq == Seq(after.0 + n)).count();
+        if dense == records.len() && dense > 0 {
+            return Ok(Batch::new(records));
         }
+        if let Some(generation) = self.only.clone() {
+            // A hole that others left is none to a reader of this generation.
+            if self.is_trimmed(&generation).await? {
+                return Err(FollowError::Trimmed { after });
+            }
+            if records.is_empty() {
+                self.position = tail;
+            }
+            return Ok(Batch::new(records));
+        }
+        records.truncate(dense);
+        if records.is_empty() { Err(FollowError::Trimmed { after }) } else { Ok(Batch::new(records)) }
+    }
+
+    /// Whether the generation's own events are no longer kept.
+    async fn is_trimmed(&self, generation: &GenerationId) -> Result<bool, StoreError> {
+        let document = self.shared.store.get(Table::Generations, generation.as_str()).await?;
+        let Some(document) = document.as_ref().map(to_generation).transpose()? else { return Ok(true) };
+        let (retention, now) = (self.shared.settings.retention, self.shared.clock.now());
+        Ok(retention.is_over(document.status, document.completed_at, now))
+    }
+
+    /// A position beyond what is visible is right if it is saved: then it is about to be shown. Others have
+    /// it from a look at the log, or from nowhere.
+    async fn is_saved(&self, tail: Seq) -> Result<(), FollowError> {
+        let loaded = self.shared.store.load(&self.conversation, 0).await?;
+        let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
+        if self.position <= saved { Ok(()) } else { Err(FollowError::Ahead { tail: tail.max(saved) }) }
+    }
+
+    /// The batch without what the reader has already.
+    fn beyond(&self, batch: Arc<Batch>) -> Arc<Batch> {
+        let new = batch.records().first().is_some_and(|first| first.seq > self.position);
+        if new { batch } else { self.join(&[batch]) }
     }
 
     fn join(&self, batches: &[Arc<Batch>]) -> Arc<Batch> {

@@ -141,6 +141,10 @@ impl Engine {
         limit: usize,
     ) -> Result<EventPage, CommandError> {
         let document = self.generation(user, id).await?;
+        let tail = self.tail(&document.conversation_id).await?;
+        if after > Some(tail) {
+            return Err(CommandError::CursorAhead { tail });
+        }
         let mut page = EventPage { records: Vec::new(), after: from(&document, after), ended: false };
         while page.records.len() < limit && !page.ended && page.after < document.last_seq {
             let read = self.shared.store.read(&document.conversation_id, page.after, PAGE_BYTES).await?;
@@ -189,6 +193,13 @@ impl Engine {
     ) -> Result<Follower, CommandError> {
         self.must_own(user, id).await?;
         self.follower(id.clone(), after, None)
+    }
+
+    /// Where the log ends, saved or only visible.
+    async fn tail(&self, conversation: &ConversationId) -> Result<Seq, CommandError> {
+        let loaded = self.shared.store.load(conversation, 0).await?;
+        let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
+        Ok(self.shared.visible_tail(conversation).map_or(saved, |visible| visible.max(saved)))
     }
 
     fn follower(

@@ -11,8 +11,8 @@ use outlast_core::{
     Durability, GenerationDocument, GenerationStatus, Part, Seq, Timestamp, UserId, WhenBusy, plain_text,
 };
 use outlast_engine::{
-    Clock, CommandError, Engine, Follower, Ids, Model, Models, Parts, ScriptedModel, Settings, StartRequest,
-    Started, Step,
+    Clock, CommandError, Engine, FollowError, Follower, Ids, Model, Models, Parts, ScriptedModel, Settings,
+    StartRequest, Started, Step,
 };
 use outlast_store::{MemoryStore, Store};
 
@@ -120,6 +120,63 @@ async fn b4_g11_silence_of_the_upstream_is_retried_and_ends_as_timed_out() {
     assert_eq!((generation.status, generation.attempt), (GenerationStatus::Error, 3));
     assert!(generation.error_message.unwrap().contains("timed out"));
     assert_eq!(plain_text(&generation.content_parts), "a", "the last attempt's words are kept, once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn b4_i10_readers_that_come_and_go_do_not_keep_a_silent_upstream_alive() {
+    let bench = Bench::new(vec![Step::Wait(1_000 * MINUTE)], Settings::default());
+    let started = bench.start().await.unwrap();
+    for _ in 0..10 {
+        drop(bench.follow(&started).await);
+        tokio::time::sleep(4 * MINUTE).await;
+    }
+    assert_eq!(bench.generation(&started).await.status, GenerationStatus::Error);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_i2_a_hole_is_never_passed_over_in_silence() {
+    let bench = Bench::new(say(&["a"], MINUTE), Settings::default());
+    let first = bench.start().await.unwrap();
+    let all = read_to_end(&mut bench.follow(&first).await).await;
+    bench.store.trim(&first.conversation, Seq(2), Seq(3)).await.unwrap();
+
+    let mut follower =
+        bench.engine.follow_conversation(&user(), &first.conversation, Seq::ZERO).await.unwrap();
+    let before = follower.next().await.unwrap().unwrap();
+    assert_eq!(before.last(), Some(Seq(1)), "what stands before the hole is read");
+    assert!(matches!(follower.next().await, Err(FollowError::Trimmed { after: Seq(1) })));
+
+    let mut own = bench.follow(&first).await; // its retention is not over: the hole must be somebody else's
+    assert_eq!(read_to_end(&mut own).await.len(), all.len() - 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_a_reader_of_a_removed_log_is_told_and_messages_stay() {
+    let bench = Bench::new(say(&["a"], MINUTE), Settings::default());
+    let started = bench.start().await.unwrap();
+    read_to_end(&mut bench.follow(&started).await).await;
+    assert_eq!(bench.engine.trim().await.unwrap(), 0, "it is too early");
+    tokio::time::sleep(8 * 24 * 60 * MINUTE).await;
+    assert_eq!(bench.engine.trim().await.unwrap(), 1);
+    assert_eq!(bench.engine.trim().await.unwrap(), 0, "doing it twice changes nothing");
+    assert!(matches!(bench.follow(&started).await.next().await, Err(FollowError::Trimmed { .. })));
+    let (messages, _) = bench.engine.messages(&user(), &started.conversation, None, 10).await.unwrap();
+    assert_eq!(messages.iter().map(|message| &*message.content).collect::<Vec<_>>(), ["hello", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_conversation_is_gone_and_stays_gone() {
+    let bench = Bench::new(say(&["a"], MINUTE), Settings::default());
+    let started = bench.start().await.unwrap();
+    let mut follower = bench.follow(&started).await;
+    bench.engine.delete_conversation(&user(), &started.conversation).await.unwrap();
+    while let Ok(Some(_)) = follower.next().await {}
+    drop(follower);
+    let found = bench.engine.view(&user(), &started.conversation, 1).await;
+    assert!(matches!(found, Err(CommandError::NotFound)));
+    tokio::time::sleep(2 * MINUTE).await;
+    assert!(bench.store.read(&started.conversation, Seq::ZERO, usize::MAX).await.unwrap().is_empty());
+    assert_eq!(bench.engine.owners(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -125,6 +125,7 @@ struct RetentionConfig {
 pub(crate) struct Limits {
     pub(crate) live_generations_per_user: usize,
     pub(crate) subscribers_per_generation: usize,
+    pub(crate) answer_bytes: usize,
     pub(crate) body_bytes: usize,
 }
 
@@ -178,6 +179,7 @@ impl Default for Limits {
         Limits {
             live_generations_per_user: 20,
             subscribers_per_generation: Settings::default().followers_per_conversation,
+            answer_bytes: Rules::default().answer_bytes,
             body_bytes: 1024 * 1024,
         }
     }
@@ -222,6 +224,7 @@ impl Config {
                 retries: self.retry.max,
                 backoff: self.retry.backoff,
                 unwatched: self.timeouts.unwatched,
+                answer_bytes: self.limits.answer_bytes,
             },
             durability: match self.durability.mode {
                 DurabilityMode::Commit => Durability::Commit,

@@ -11,13 +11,7 @@ async fn family(prefix: &str) -> anyhow::Result<()> {
     let family: Vec<_> = points().into_iter().filter(|(point, _)| point.starts_with(prefix)).collect();
     assert!(!family.is_empty(), "no point begins with {prefix}");
     for (point, reach) in family {
-        let hits: &[u64] = match reach {
-            Reach::Opening | Reach::Heavy => &[1],
-            Reach::Seldom => &[1, 2],
-            Reach::Everyday => &[1, 5],
-            Reach::Never(_) => continue,
-        };
-        for hit in hits {
+        for hit in reach.hits() {
             let fault = format!("{point}:{hit}");
             let outcome = die_at(&fault, reach, &upstream, Options::with(&upstream), &mut random).await?;
             let outcome = outcome.ok_or_else(|| {

@@ -3,13 +3,10 @@
 use outlast_core::{Durability, Entry, apply_with_documents};
 use outlast_store::{Record, fault};
 
-use super::{Actor, STORE_WAIT};
+use super::{Actor, STORE_WAIT, UNSAVED_BYTES_MAX};
 use crate::documents::to_changes;
 use crate::feed::Batch;
 use crate::journal::RecordError;
-
-/// Text held back by the durability setting is saved at this size at the latest.
-const UNSAVED_BYTES_MAX: usize = 1024 * 1024;
 
 impl Actor {
     /// The only way anything changes: durable, then true, then visible.

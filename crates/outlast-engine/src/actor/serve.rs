@@ -1,15 +1,15 @@
 //! What an owner does for clients: one command at a time, answered after it is true.
 
 use outlast_core::{
-    Command, Conversation, DocumentChange, Earlier, Phase, Refusal, Timestamp, UserId, conversation_document,
-    decide,
+    Command, Conversation, DocumentChange, Earlier, Phase, Refusal, Timestamp, UserId, WhenBusy,
+    conversation_document, decide,
 };
 use outlast_store::{Query, Table};
 use tokio::sync::oneshot;
 
 use super::{Actor, Mail};
 use crate::documents::{to_changes, to_generation};
-use crate::engine::CommandError;
+use crate::engine::{CommandError, CommandOptions};
 use crate::journal::RecordError;
 use crate::live::Share;
 
@@ -20,7 +20,7 @@ impl Actor {
             Mail::Delete { user, reply } => return self.delete(&user, reply).await,
             Mail::Command(ask) => ask,
         };
-        let answer = self.command(ask.command, &ask.user, ask.create, ask.named).await;
+        let answer = self.command(ask.command, &ask.user, ask.options).await;
         let lost = match &answer {
             Err(CommandError::Lost(reason)) => Some(RecordError::Lost(reason.clone())),
             _ => None,
@@ -30,21 +30,25 @@ impl Actor {
         lost.map_or(Ok(()), Err)
     }
 
-    pub(super) async fn command(
+    async fn command(
         &mut self,
         mut command: Command,
         user: &UserId,
-        create: bool,
-        named: bool,
+        options: CommandOptions,
     ) -> Result<Conversation, CommandError> {
-        if named {
+        if options.named {
             self.look_up_earlier(&mut command).await?;
         }
         let now = self.shared.clock.now();
-        let creates = create || matches!(command, Command::Start(_));
         let known = match &self.state {
+            // Somebody else has made it meanwhile, by the same request: it is not made again.
+            Some(state)
+                if state.user == *user && matches!(command, Command::Update { .. }) && options.create =>
+            {
+                return Ok(state.clone().compact());
+            }
             Some(state) if state.user == *user => true,
-            None if creates => false,
+            None if options.create => false,
             Some(_) | None => return Err(CommandError::NotFound),
         };
         if !known {
@@ -62,10 +66,14 @@ impl Actor {
         Ok(self.state.clone().ok_or(CommandError::NotFound)?.compact())
     }
 
-    /// Refuses what would be one too many for the user. A repeat begins nothing and is not counted.
-    pub(super) fn reserve(&mut self, command: &Command) -> Result<(), CommandError> {
+    /// Refuses what would be one too many for the user. A repeat begins nothing, and what takes another's
+    /// place adds nothing.
+    fn reserve(&mut self, command: &Command) -> Result<(), CommandError> {
+        let busy = self.state.as_ref().is_some_and(|state| state.active().is_some());
         let begins = match command {
-            Command::Start(start) => start.earlier.is_none(),
+            Command::Start(start) => {
+                start.earlier.is_none() && !(busy && start.when_busy == WhenBusy::Interrupt)
+            }
             Command::Retry(retry) => retry.earlier.is_none(),
             _ => false,
         };
@@ -86,7 +94,7 @@ impl Actor {
         share.set(usize::from(running) + state.queue.len());
     }
 
-    pub(super) async fn decide_and_record(
+    async fn decide_and_record(
         &mut self,
         command: Command,
         known: bool,
@@ -105,7 +113,7 @@ impl Actor {
 
     /// The generation that a request of this name began before. Only the owner may look: two equal
     /// requests at once come here one after the other.
-    pub(super) async fn look_up_earlier(&mut self, command: &mut Command) -> Result<(), CommandError> {
+    async fn look_up_earlier(&mut self, command: &mut Command) -> Result<(), CommandError> {
         let (request, earlier) = match command {
             Command::Start(start) => (&start.request, &mut start.earlier),
             Command::Retry(retry) => (&retry.request, &mut retry.earlier),
@@ -126,7 +134,7 @@ impl Actor {
         Ok(())
     }
 
-    pub(super) async fn delete(
+    async fn delete(
         &mut self,
         user: &UserId,
         reply: oneshot::Sender<Result<(), CommandError>>,
@@ -136,10 +144,12 @@ impl Actor {
             return Ok(());
         }
         let deleted = self.shared.store.delete(&self.id).await;
-        let done = deleted.is_ok();
+        let lost = deleted.as_ref().err().map(|error| RecordError::Lost(error.to_string()));
         reply.send(deleted.map_err(CommandError::from)).ok();
-        // Whatever this owner believed is gone; what mail is left is for a new one.
-        if done { Err(RecordError::Lost("the conversation was deleted".to_owned())) } else { Ok(()) }
+        match lost {
+            Some(lost) => Err(lost), // nobody can say whether it is gone: look again
+            None => self.begin_anew().await,
+        }
     }
 }
 

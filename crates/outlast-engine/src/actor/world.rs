@@ -1,11 +1,14 @@
 //! What an owner does with the world: calls the model, reads it, and tells the core what happened.
 
-use outlast_core::{Conversation, Generation, GenerationId, MessageId, Report, Streamed, context, observe};
-use outlast_store::fault;
+use outlast_core::{
+    Conversation, Generation, GenerationId, Message, MessageId, Report, Streamed, context, observe,
+};
+use outlast_store::{StoreError, Table, fault};
 
 use super::{Actor, STORE_WAIT};
 use crate::call::Call;
 use crate::documents::to_message;
+use crate::engine::Shared;
 use crate::journal::RecordError;
 
 impl Actor {
@@ -58,13 +61,8 @@ impl Actor {
             return Ok(());
         };
         let settings = &self.shared.settings;
-        // Messages that wait for their turn stand among the newest and are left out afterwards.
-        let wanted = settings.history_messages + state.queue.len() + 1;
-        let stream = match self.shared.store.load(&self.id, wanted).await {
-            Ok(loaded) => {
-                let stored = loaded.map(|loaded| loaded.messages).unwrap_or_default();
-                let messages: Result<Vec<_>, _> = stored.iter().map(to_message).collect();
-                let messages = messages.map_err(|error| RecordError::Lost(error.to_string()))?;
+        let stream = match history(&self.shared, state, run).await {
+            Ok(messages) => {
                 self.shared.models.call(&run.model, context(state, run, &messages, settings.history_messages))
             }
             Err(error) => {
@@ -95,4 +93,23 @@ impl Actor {
             (false, None) => Some(self.shared.clock.now()),
         };
     }
+}
+
+/// The newest messages, and the question even if it was asked long before its turn came.
+async fn history(
+    shared: &Shared,
+    state: &Conversation,
+    run: &Generation,
+) -> Result<Vec<Message>, StoreError> {
+    // Messages that wait for their turn stand among the newest and are left out afterwards.
+    let wanted = shared.settings.history_messages + state.queue.len() + 1;
+    let loaded = shared.store.load(&state.id, wanted).await?;
+    let stored = loaded.map(|loaded| loaded.messages).unwrap_or_default();
+    let mut messages = stored.iter().map(to_message).collect::<Result<Vec<_>, _>>()?;
+    if !messages.iter().any(|message| message.id == run.message)
+        && let Some(question) = shared.store.get(Table::Messages, run.message.as_str()).await?
+    {
+        messages.insert(0, to_message(&question)?);
+    }
+    Ok(messages)
 }

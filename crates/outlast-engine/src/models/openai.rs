@@ -52,7 +52,7 @@ impl Model for OpenAiModel {
             Some(key) => request.bearer_auth(key),
             None => request,
         };
-        wire::stream(request, Completions::default())
+        wire::stream(request, Completions::default(), self.settings.api_key.clone())
     }
 }
 
@@ -74,6 +74,8 @@ fn body(model: &str, context: &Context) -> Value {
 #[derive(Default)]
 struct Completions {
     finish_reason: Option<String>,
+    /// Some upstreams count up in every chunk: the last one is the sum.
+    usage: Option<Usage>,
 }
 
 impl Dialect for Completions {
@@ -89,6 +91,9 @@ impl Dialect for Completions {
 
     /// Without a finish reason the answer was cut short, however clean the end.
     fn end(&mut self, out: &mut Out) {
+        if let Some(usage) = self.usage.take() {
+            out.usage(usage.prompt_tokens, usage.completion_tokens);
+        }
         match self.finish_reason.take() {
             Some(reason) => out.finish(reason),
             None => out.fail(transient("upstream ended too early")),
@@ -99,27 +104,27 @@ impl Dialect for Completions {
 impl Completions {
     fn chunk(&mut self, chunk: Chunk<'_>, out: &mut Out) {
         if let Some(error) = chunk.error {
-            return out.fail(broke_off(error["message"].as_str().unwrap_or("no reason given")));
+            return out.fail(broke_off(&error));
         }
-        for choice in chunk.choices {
-            if let Some(text) = choice.delta.reasoning.or(choice.delta.reasoning_content) {
+        for choice in chunk.choices.unwrap_or_default() {
+            let delta = choice.delta.unwrap_or_default();
+            if let Some(text) = delta.reasoning.or(delta.reasoning_content) {
                 out.text(TextKind::Thinking, &text);
             }
-            if let Some(text) = choice.delta.content {
+            if let Some(text) = delta.content {
                 out.text(TextKind::Answer, &text);
             }
-            self.finish_reason = choice.finish_reason.map(Cow::into_owned).or(self.finish_reason.take());
+            let reason = choice.finish_reason.map(Cow::into_owned).filter(|reason| !reason.is_empty());
+            self.finish_reason = reason.or(self.finish_reason.take());
         }
-        if let Some(usage) = chunk.usage {
-            out.usage(usage.prompt_tokens, usage.completion_tokens);
-        }
+        self.usage = chunk.usage.or(self.usage.take());
     }
 }
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
     #[serde(borrow, default)]
-    choices: Vec<Choice<'a>>,
+    choices: Option<Vec<Choice<'a>>>,
     #[serde(default)]
     usage: Option<Usage>,
     #[serde(default)]
@@ -129,7 +134,7 @@ struct Chunk<'a> {
 #[derive(Deserialize)]
 struct Choice<'a> {
     #[serde(borrow, default)]
-    delta: Delta<'a>,
+    delta: Option<Delta<'a>>,
     #[serde(borrow, default)]
     finish_reason: Option<Cow<'a, str>>,
 }

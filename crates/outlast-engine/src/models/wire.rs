@@ -43,15 +43,28 @@ pub(super) fn client() -> Result<reqwest::Client, String> {
         .map_err(|error| format!("cannot make an HTTP client: {error}"))
 }
 
-/// Sends a request when the stream is first polled, and reads its answer.
-pub(super) fn stream(request: reqwest::RequestBuilder, dialect: impl Dialect) -> ModelStream {
+/// Sends a request when the stream is first polled, and reads its answer. An upstream that repeats the key
+/// in an error does not get it into the log.
+pub(super) fn stream(
+    request: reqwest::RequestBuilder,
+    dialect: impl Dialect,
+    key: Option<String>,
+) -> ModelStream {
     let opened = async move {
         match open(request).await {
             Ok(bytes) => unfold(Reading::new(bytes, dialect), Reading::next).boxed(),
             Err(failure) => futures_util::stream::iter([Err(failure)]).boxed(),
         }
     };
-    futures_util::stream::once(opened).flatten().boxed()
+    let arriving = futures_util::stream::once(opened).flatten();
+    arriving.map(move |arrived| arrived.map_err(|failure| without(failure, key.as_deref()))).boxed()
+}
+
+fn without(failure: Failure, key: Option<&str>) -> Failure {
+    match key.filter(|key| !key.is_empty()) {
+        Some(key) => Failure { message: failure.message.replace(key, "[key]"), ..failure },
+        None => failure,
+    }
 }
 
 async fn open(
@@ -73,7 +86,7 @@ fn classify(status: u16, text: &str) -> FailureClass {
     match status {
         429 => FailureClass::RateLimited,
         408 | 500.. => FailureClass::Transient,
-        _ if text.contains("content_policy") || text.contains("content_filter") => FailureClass::Refused,
+        _ if refused(text) => FailureClass::Refused,
         _ => FailureClass::Invalid,
     }
 }
@@ -122,8 +135,18 @@ pub(super) fn transient(message: &str) -> Failure {
 }
 
 /// The upstream said in the middle of its answer that it cannot go on.
-pub(super) fn broke_off(message: &str) -> Failure {
-    transient(&format!("upstream broke off: {}", shorten(message)))
+pub(super) fn broke_off(error: &Value) -> Failure {
+    let message = error["message"].as_str().unwrap_or("no reason given");
+    let failure = transient(&format!("upstream broke off: {}", shorten(message)));
+    match refused(&error.to_string()) {
+        true => Failure { class: FailureClass::Refused, ..failure },
+        false => failure,
+    }
+}
+
+/// Whether an error says that the provider will not answer this, whoever asks and how often.
+fn refused(text: &str) -> bool {
+    text.contains("content_policy") || text.contains("content_filter")
 }
 
 /// What a dialect made of the events so far.

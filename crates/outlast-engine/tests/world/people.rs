@@ -64,6 +64,9 @@ pub(crate) fn arrive(
             .readers
             .push((conversation_id(usize::try_from(dice.roll(conversations as u64)).unwrap()), Seq::ZERO));
     }
+    for number in 0..conversations {
+        tokio::spawn(visit(engine.clone(), conversation_id(number), dice.fork()));
+    }
     let readers = ledger.lock().unwrap().readers.len();
     for reader in 0..readers {
         tokio::spawn(read(engine.clone(), ledger.clone(), reader));
@@ -161,6 +164,20 @@ async fn read(engine: Engine, ledger: Arc<Mutex<Ledger>>, reader: usize) {
     loop {
         follow(&engine, &ledger, reader, None).await;
         tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+}
+
+/// Looks at a conversation and follows it from there, again and again: a position that the server gave
+/// out must be one that it takes.
+async fn visit(engine: Engine, conversation: ConversationId, mut dice: Dice) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(dice.roll(30))).await;
+        let Ok(view) = engine.view(&user(), &conversation, 0).await else { continue };
+        let follower = engine.follow_conversation(&user(), &conversation, view.last_seq).await;
+        let Ok(mut follower) = follower else { continue };
+        for next in [follower.check().await.err(), follower.next().await.err()] {
+            assert!(matches!(next, None | Some(FollowError::Store(_))), "a view's own position: {next:?}");
+        }
     }
 }
 

@@ -91,6 +91,11 @@ impl IntoResponse for Problem {
         if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }
+        if self.status == StatusCode::PAYLOAD_TOO_LARGE {
+            // The rest of the body is not read, so nothing can follow it on this connection. A client that
+            // is not told would send its next request there and see it die.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         response
     }
 }
@@ -123,6 +128,9 @@ impl From<CommandError> for Problem {
             CommandError::Refused(refusal) => refusal.into(),
             CommandError::NotFound => Problem::not_found(),
             CommandError::UnknownModel { .. } => Problem::invalid("model", detail),
+            CommandError::CursorAhead { tail } => {
+                Problem::new(StatusCode::CONFLICT, "cursor_ahead", detail).with("lastSeq", tail.0)
+            }
             CommandError::BadCursor(_) => Problem::invalid("cursor", detail),
             CommandError::TooManyLive { .. } | CommandError::TooManyReaders { .. } => {
                 Problem::new(StatusCode::TOO_MANY_REQUESTS, "limit_reached", detail)

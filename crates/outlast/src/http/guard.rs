@@ -6,6 +6,7 @@
 use std::net::IpAddr;
 
 use axum::extract::{Request, State};
+use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -14,7 +15,7 @@ use super::App;
 use super::error::Problem;
 
 pub(crate) async fn same_origin(State(app): State<App>, request: Request, next: Next) -> Response {
-    if app.0.insecure || is_ours(request.headers()) {
+    if app.0.insecure || is_ours(request.uri().authority().map(Authority::as_str), request.headers()) {
         return next.run(request).await;
     }
     Problem::foreign_origin().into_response()
@@ -30,12 +31,12 @@ pub(crate) async fn headers(request: Request, next: Next) -> Response {
     response
 }
 
-fn is_ours(headers: &HeaderMap) -> bool {
+/// The name asked for stands in `Host`, or in the address itself where HTTP/2 has put it.
+fn is_ours(authority: Option<&str>, headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-    let host = text(header::HOST).unwrap_or("localhost");
-    if !is_local(host) {
+    let Some(host) = text(header::HOST).or(authority).filter(|host| is_local(host)) else {
         return false;
-    }
+    };
     match text(header::ORIGIN) {
         None => true,
         Some(origin) => origin.split_once("://").is_some_and(|(_, origin)| origin == host),
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     fn ours(pairs: &[(header::HeaderName, &str)]) -> bool {
-        is_ours(&pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect())
+        is_ours(None, &pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect())
     }
 
     #[test]
@@ -69,5 +70,6 @@ mod tests {
         assert!(!ours(&[(header::HOST, "localhost:8787"), (header::ORIGIN, "http://evil.example")]));
         assert!(!ours(&[(header::HOST, "localhost:8787"), (header::ORIGIN, "null")]));
         assert!(!ours(&[(header::HOST, "rebound.example:8787")]));
+        assert!(!ours(&[]) && is_ours(Some("localhost:8787"), &HeaderMap::new()));
     }
 }

@@ -11,7 +11,7 @@ use outlast_engine::{FollowError, Follower};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::App;
 use super::body::{Id, parse};
@@ -54,7 +54,7 @@ pub(crate) async fn connect(
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;
     app.engine().view(&app.user(), &id, 0).await?;
-    let upgrade = upgrade.max_message_size(app.0.body_bytes);
+    let upgrade = upgrade.max_message_size(app.0.body_bytes).max_frame_size(app.0.body_bytes);
     Ok(upgrade.on_upgrade(move |socket| Session { app, id, socket }.run()).into_response())
 }
 
@@ -105,8 +105,13 @@ impl Session {
 
     /// Waits for the client to say where it stands, and takes it from there.
     async fn greet(&mut self) -> Result<Follower, Gone> {
+        let deadline = Instant::now() + HELLO_TIMEOUT;
+        let stopping = self.app.engine().stopping();
         loop {
-            let first = timeout(HELLO_TIMEOUT, self.socket.recv()).await.map_err(|_| Gone)?;
+            let first = tokio::select! {
+                first = timeout_at(deadline, self.socket.recv()) => first.map_err(|_| Gone)?,
+                () = stopping.cancelled() => return Err(Gone),
+            };
             let text = match first {
                 Some(Ok(Message::Text(text))) => text,
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
