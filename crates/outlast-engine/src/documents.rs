@@ -25,6 +25,7 @@ fn to_change(state: &Conversation, change: DocumentChange) -> Change {
     match change {
         DocumentChange::Conversation(document) => Change::Put(Document {
             order: document.created_at.0,
+            status: json(&document.generation_status).trim_matches('"').to_owned(),
             state: json(&state.clone().compact()),
             ..blank(Table::Conversations, document.id.as_str(), json(&document))
         }),

@@ -1,8 +1,9 @@
 //! What a server does by itself: takes up what an earlier one left, and removes what is kept too long.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-use outlast_core::{ConversationId, GenerationDocument, GenerationStatus, Seq, head};
+use outlast_core::{ConversationId, GenerationDocument, GenerationStatus, Seq, Timestamp, head};
 use outlast_store::{Query, StoreError, Table};
 
 use crate::documents::to_generation;
@@ -10,6 +11,8 @@ use crate::engine::Engine;
 
 /// How many documents are looked at in one go.
 const PAGE: usize = 500;
+/// A generation that ran longer than this before it ended is found by the pass at the next start.
+const LONG_RUN: Duration = Duration::from_secs(24 * 60 * 60);
 /// How much of a log is read at once when it is trimmed.
 const PAGE_BYTES: usize = 256 * 1024;
 
@@ -36,25 +39,53 @@ impl Engine {
     }
 
     /// Removes the events of generations that ended long enough ago, and returns how many generations
-    /// that were. Doing it twice changes nothing.
-    pub async fn trim(&self) -> Result<usize, StoreError> {
+    /// that were. Doing it twice changes nothing. With the time of an earlier pass, only those are looked
+    /// at that may have become due since.
+    pub async fn trim(&self, since: Option<Timestamp>) -> Result<usize, StoreError> {
+        let kept = self.shared.settings.retention;
+        let mut trimmed = 0;
+        for (status, kept) in [
+            (GenerationStatus::Completed, kept.completed),
+            (GenerationStatus::Cancelled, kept.completed),
+            (GenerationStatus::Error, kept.error),
+        ] {
+            trimmed += self.trim_status(status, kept, since).await?;
+        }
+        Ok(trimmed)
+    }
+
+    /// The time of a pass that begins now.
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    async fn trim_status(
+        &self,
+        status: GenerationStatus,
+        kept: Duration,
+        since: Option<Timestamp>,
+    ) -> Result<usize, StoreError> {
+        let statuses = vec![status.as_str().to_owned()];
+        let ended = Query { table: Some(Table::Generations), statuses, limit: PAGE, ..Query::default() };
+        let kept_ms = i64::try_from(kept.as_millis()).unwrap_or(i64::MAX);
+        let long_ms = i64::try_from(LONG_RUN.as_millis()).unwrap_or(i64::MAX);
+        let stop = since.map(|since| since.0.saturating_sub(kept_ms).saturating_sub(long_ms));
         let now = self.shared.clock.now();
-        let retention = self.shared.settings.retention;
-        let ended = [GenerationStatus::Completed, GenerationStatus::Cancelled, GenerationStatus::Error];
-        let statuses = ended.iter().map(|status| status.as_str().to_owned()).collect();
-        let old = Query { table: Some(Table::Generations), statuses, ..Query::default() };
-        let mut before = None;
+        // Sorted by when they began; none that began later can have ended long enough ago.
+        let mut before = Some((now.0.saturating_sub(kept_ms).saturating_add(1), String::new()));
         let mut trimmed = 0;
         loop {
-            let page = self.shared.store.list(Query { before, limit: PAGE, ..old.clone() }).await?;
+            let page = self.shared.store.list(Query { before, ..ended.clone() }).await?;
             for document in &page {
                 let generation = to_generation(document)?;
-                if retention.is_over(generation.status, generation.completed_at, now) {
+                if self.shared.settings.retention.is_over(status, generation.completed_at, now) {
                     trimmed += usize::from(self.trim_generation(&generation).await?);
                 }
             }
             match page.last() {
-                Some(last) if page.len() == PAGE => before = Some((last.order, last.id.clone())),
+                Some(last) if page.len() == PAGE && stop.is_none_or(|stop| last.order > stop) => {
+                    before = Some((last.order, last.id.clone()));
+                }
                 _ => return Ok(trimmed),
             }
         }

@@ -130,12 +130,19 @@ async fn told_to_stop() {
 }
 
 async fn trim_again_and_again(engine: Engine) {
+    let mut last = None;
     loop {
-        match engine.trim().await {
+        let began = engine.now();
+        match engine.trim(last).await {
             Ok(0) => {}
             Ok(generations) => tracing::info!(generations, "removed events that were kept long enough"),
-            Err(error) => tracing::warn!(%error, "cannot remove old events now"),
+            Err(error) => {
+                tracing::warn!(%error, "cannot remove old events now");
+                tokio::time::sleep(TRIM_EVERY).await;
+                continue;
+            }
         }
+        last = Some(began);
         tokio::time::sleep(TRIM_EVERY).await;
     }
 }

@@ -87,8 +87,9 @@ async fn g10_after_a_kill_what_is_left_is_consistent_and_the_run_goes_on() -> an
         let started = server.api().play(&upstream.script(80).rate(100)).await?;
         let seen = see_live(&server, &started, 20).await?;
         server.crash().await?;
-        // What was shown and not saved is gone: this is what the setting trades. A reader that comes back
-        // from there is told so, or given the log as it is now; never silently something else.
+        // What was shown and not saved is gone: this is what the setting trades. A reader that comes back from
+        // there is told so, or given the log as it is now, where its position may mean something else; the
+        // protocol says that in these modes readers come back without one.
         let path = format!("/v1/generations/{}/events?format=json&after={seen}", started.generation);
         let answer = server.api().get(&path).await?;
         assert!([200, 409].contains(&answer.status), "{mode}: {} {}", answer.status, answer.body);
