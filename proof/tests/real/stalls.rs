@@ -14,8 +14,9 @@ use tokio::time::Instant;
 
 use crate::{both, soon};
 
-/// Much more than the sockets between the server and a stalled reader can hold.
-const TOKENS: u64 = 400_000;
+/// More than the sockets between the server and a stalled reader can hold (4 MiB), and less than an answer
+/// may have (8 MiB).
+const TOKENS: u64 = 270_000;
 /// What 20 stalled readers may cost beside the answer itself: their sockets are the kernel's, and each has
 /// one page of the log in memory at most.
 const MEMORY_MAX: u64 = 400 << 20;
