@@ -14,8 +14,6 @@ use crate::models::{Arrived, ModelStream};
 
 /// A gulp is handed on when it has this much text, even if more is waiting.
 const GULP_BYTES_MAX: usize = 64 * 1024;
-/// How often a gulp goes back for more that was being handed over meanwhile.
-const GULP_ROUNDS_MAX: usize = 10_000;
 
 pub(crate) struct Call {
     pub(crate) generation: GenerationId,
@@ -56,22 +54,9 @@ impl Call {
                 Err(_) => self.end = Some(End::Failed(self.timed_out())),
             }
         }
-        for _ in 0..GULP_ROUNDS_MAX {
-            let before = self.bytes;
-            while self.end.is_none() && self.bytes < GULP_BYTES_MAX {
-                let Some(arrived) = self.stream.next().now_or_never() else { break };
-                self.take(arrived);
-            }
-            if self.end.is_some() || self.bytes >= GULP_BYTES_MAX {
-                return;
-            }
-            // The task that owns the connection hands over one piece at a time: let it run.
-            tokio::task::yield_now().await;
-            match self.stream.next().now_or_never() {
-                Some(arrived) => self.take(arrived),
-                None if self.bytes == before => return,
-                None => {}
-            }
+        while self.end.is_none() && self.bytes < GULP_BYTES_MAX {
+            let Some(arrived) = self.stream.next().now_or_never() else { return };
+            self.take(arrived);
         }
     }
 

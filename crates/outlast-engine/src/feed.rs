@@ -1,18 +1,23 @@
 //! The live end of a conversation's log, and the rule by which readers come to it.
 //!
-//! The live feed is handed out only to a reader that stands exactly at the tail. One that is behind is
-//! told the tail instead, reads the gap from the log and asks again: nothing to deduplicate, nothing to
-//! lose.
+//! A reader says where it stands. If the next batch is among the last few it is handed that one; if it
+//! stands at the tail it waits; if it is further behind it is told how far the log goes, reads the gap from
+//! there and asks again. Nothing to deduplicate, nothing to lose, and a reader that was slow for a moment
+//! does not have to go to the disk, where a crowd of them would make everybody slow.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use outlast_core::Seq;
 use outlast_store::Record;
-use tokio::sync::{broadcast, watch};
+use tokio::sync::watch;
 
-/// Batches that a reader may fall behind before it is sent back to the log. Small: the log is there.
-const LIVE_BATCHES: usize = 32;
+/// The last batches that are kept for readers, while there are any. More than a second of tokens, and
+/// longer when the server is busy, because batches are larger then.
+const RECENT_BATCHES: usize = 64;
+/// They are kept up to this size together, whatever their number.
+const RECENT_BYTES: usize = 64 * 1024;
 
 /// Records that became visible together.
 #[derive(Debug)]
@@ -31,6 +36,15 @@ impl Batch {
         &self.records
     }
 
+    /// The first position in it.
+    fn first(&self) -> Option<Seq> {
+        self.records.first().map(|record| record.seq)
+    }
+
+    fn bytes(&self) -> usize {
+        self.records.iter().map(|record| record.bytes.len()).sum()
+    }
+
     /// The last position in it.
     pub fn last(&self) -> Option<Seq> {
         self.records.last().map(|record| record.seq)
@@ -46,7 +60,8 @@ impl Batch {
 #[derive(Debug)]
 pub(crate) struct Feed {
     tail: Mutex<Tail>,
-    live: broadcast::Sender<Arc<Batch>>,
+    /// Says that something has changed; what, is in the tail.
+    moved: watch::Sender<()>,
     watchers: watch::Sender<usize>,
 }
 
@@ -56,21 +71,24 @@ struct Tail {
     seq: Option<Seq>,
     /// How often events that were visible turned out not to be saved.
     losses: u64,
-    /// Visible but not saved yet, where the durability setting allows it. Ends at the tail.
-    unsaved: Vec<Arc<Batch>>,
+    /// The newest batches, without a hole, up to the tail.
+    recent: VecDeque<Arc<Batch>>,
+    recent_bytes: usize,
+    /// How many of them, at the end, are not saved yet, where the durability setting allows it. Those are
+    /// kept whatever the limits say: nobody else has them.
+    unsaved: usize,
 }
 
 /// What a reader at some position is told.
 pub(crate) enum Follow {
-    /// It stands at the tail: here is what comes.
-    Live(broadcast::Receiver<Arc<Batch>>),
-    /// It has everything that is saved: here is the rest up to the tail.
-    Unsaved(Vec<Arc<Batch>>),
+    /// Here is what comes next.
+    Next(Arc<Batch>),
+    /// It stands at the tail: wait until something has moved.
+    AtTail,
     /// It is behind: the log has everything up to here.
     Behind(Seq),
-    /// There is nothing visible at its position yet. It may be saved already and about to be shown: if so,
-    /// this is what comes, from a little before its position.
-    Ahead(Seq, broadcast::Receiver<Arc<Batch>>),
+    /// There is nothing visible at its position yet. It may be saved already and about to be shown.
+    Ahead(Seq),
     /// What it was shown was not saved and is lost: its position means something else now.
     Lost(Seq),
     /// Nobody knows the tail: look at the log and call `begin_at`.
@@ -79,8 +97,7 @@ pub(crate) enum Follow {
 
 impl Feed {
     pub(crate) fn new() -> Feed {
-        let (live, _) = broadcast::channel(LIVE_BATCHES);
-        Feed { tail: Mutex::default(), live, watchers: watch::Sender::new(0) }
+        Feed { tail: Mutex::default(), moved: watch::Sender::new(()), watchers: watch::Sender::new(0) }
     }
 
     /// A reader tells where the log ends. Counts only if nobody knew: an owner says it before it writes,
@@ -93,14 +110,14 @@ impl Feed {
     /// an earlier owner failed between saving and showing, are sent back to the log.
     pub(crate) fn own_from(&self, seq: Seq) {
         let mut tail = self.lock();
-        tail.unsaved.clear();
         let before = tail.seq.replace(seq);
-        if before > Some(seq) {
-            tail.losses += 1;
+        if before == Some(seq) && tail.unsaved == 0 {
+            return;
         }
-        if before.is_some_and(|before| before != seq) {
-            self.live.send(Batch::new(Vec::new())).ok();
-        }
+        tail.losses += u64::from(before > Some(seq));
+        tail.recent.clear();
+        (tail.recent_bytes, tail.unsaved) = (0, 0);
+        self.moved.send_replace(());
     }
 
     /// How often events that were shown have been lost. A reader notes it when it comes.
@@ -116,20 +133,20 @@ impl Feed {
     /// Shows records that are saved, together with everything shown before.
     pub(crate) fn publish(&self, batch: Arc<Batch>) {
         let mut tail = self.lock();
-        tail.unsaved.clear();
+        tail.unsaved = 0;
         self.show(&mut tail, batch);
     }
 
     /// Shows records that are not saved yet.
     pub(crate) fn publish_unsaved(&self, batch: Arc<Batch>) {
         let mut tail = self.lock();
-        tail.unsaved.push(batch.clone());
+        tail.unsaved += 1;
         self.show(&mut tail, batch);
     }
 
     /// Everything shown is saved now.
     pub(crate) fn saved(&self) {
-        self.lock().unsaved.clear();
+        self.lock().unsaved = 0;
     }
 
     pub(crate) fn follow(&self, after: Seq, losses: u64) -> Follow {
@@ -139,18 +156,21 @@ impl Feed {
             return Follow::Lost(seq);
         }
         if after == seq {
-            return Follow::Live(self.live.subscribe());
+            return Follow::AtTail;
         }
         if after > seq {
-            return Follow::Ahead(seq, self.live.subscribe());
+            return Follow::Ahead(seq);
         }
-        let unsaved_from = tail.unsaved.first().and_then(|batch| batch.records.first());
-        let saved = unsaved_from.map_or(seq, |record| Seq(record.seq.0 - 1));
-        if after < saved {
-            return Follow::Behind(saved);
+        let place = tail.recent.partition_point(|batch| batch.last() <= Some(after));
+        match tail.recent.get(place).filter(|batch| batch.first() <= Some(after.next())) {
+            Some(batch) => Follow::Next(batch.clone()),
+            None => Follow::Behind(tail.saved(seq)),
         }
-        let rest = tail.unsaved.iter().filter(|batch| batch.last() > Some(after)).cloned().collect();
-        Follow::Unsaved(rest)
+    }
+
+    /// Changes whenever `follow` may answer something else.
+    pub(crate) fn moved(&self) -> watch::Receiver<()> {
+        self.moved.subscribe()
     }
 
     /// Counts one more watcher until the guard is dropped.
@@ -166,12 +186,30 @@ impl Feed {
 
     fn show(&self, tail: &mut Tail, batch: Arc<Batch>) {
         tail.seq = batch.last().or(tail.seq);
-        // Fails only when nobody listens, which is nothing to worry about.
-        self.live.send(batch).ok();
+        tail.recent_bytes += batch.bytes();
+        tail.recent.push_back(batch);
+        let watched = *self.watchers.borrow() > 0;
+        while tail.recent.len() > tail.unsaved && (!watched || tail.is_long()) {
+            let Some(old) = tail.recent.pop_front() else { break };
+            tail.recent_bytes -= old.bytes();
+        }
+        self.moved.send_replace(());
     }
 
     fn lock(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tail {
+    fn is_long(&self) -> bool {
+        self.recent.len() > RECENT_BATCHES || self.recent_bytes > RECENT_BYTES
+    }
+
+    /// The last position that the log has.
+    fn saved(&self, seq: Seq) -> Seq {
+        let first_unsaved = self.recent.len().checked_sub(self.unsaved).and_then(|at| self.recent.get(at));
+        first_unsaved.and_then(|batch| batch.first()).map_or(seq, |first| Seq(first.0 - 1))
     }
 }
 

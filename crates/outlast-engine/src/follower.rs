@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use outlast_core::{ConversationId, GenerationId, Seq, head};
 use outlast_store::{Record, StoreError, Table};
-use tokio::sync::broadcast;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::watch;
 
 use crate::documents::to_generation;
 use crate::engine::Shared;
@@ -22,7 +21,7 @@ pub struct Follower {
     /// How often shown events had been lost when this reader came.
     losses: u64,
     position: Seq,
-    live: Option<broadcast::Receiver<Arc<Batch>>>,
+    moved: watch::Receiver<()>,
     /// The generation it is about, if not the whole conversation.
     only: Option<GenerationId>,
     over: bool,
@@ -64,9 +63,9 @@ impl Follower {
             shared,
             conversation,
             losses: feed.losses(),
+            moved: feed.moved(),
             feed,
             position: after,
-            live: None,
             only,
             over: false,
             _watching: watching,
@@ -89,8 +88,8 @@ impl Follower {
     pub async fn check(&self) -> Result<(), FollowError> {
         loop {
             match self.feed.follow(self.position, self.losses) {
-                Follow::Live(_) | Follow::Unsaved(_) | Follow::Behind(_) => return Ok(()),
-                Follow::Ahead(tail, _) => return self.is_saved(tail).await,
+                Follow::Next(_) | Follow::AtTail | Follow::Behind(_) => return Ok(()),
+                Follow::Ahead(tail) => return self.is_saved(tail).await,
                 Follow::Lost(tail) => return Err(FollowError::Ahead { tail }),
                 Follow::Unknown => self.look_at_tail().await?,
             }
@@ -114,27 +113,25 @@ impl Follower {
 
     async fn next_batch(&mut self) -> Result<Arc<Batch>, FollowError> {
         loop {
-            if let Some(live) = &mut self.live {
-                match live.recv().await {
-                    Ok(batch) if batch.last() > Some(self.position) => return Ok(self.beyond(batch)),
-                    // Seen before it was shown, in a look at the log.
-                    Ok(batch) if !batch.records().is_empty() => continue,
-                    // Sent back to the log: too slow, or a new owner began elsewhere.
-                    Ok(_) | Err(RecvError::Lagged(_) | RecvError::Closed) => self.live = None,
-                }
-            }
+            // Noted before the question: what moves after it ends the wait at once.
+            self.moved.borrow_and_update();
             match self.feed.follow(self.position, self.losses) {
-                Follow::Live(live) => self.live = Some(live),
-                Follow::Unsaved(batches) => return Ok(self.join(&batches)),
+                Follow::Next(batch) => return Ok(self.beyond(batch)),
+                Follow::AtTail => self.wait().await,
                 Follow::Behind(tail) => return self.read(tail).await,
-                Follow::Ahead(tail, live) => {
+                Follow::Ahead(tail) => {
                     self.is_saved(tail).await?;
-                    self.live = Some(live);
+                    self.wait().await;
                 }
                 Follow::Lost(tail) => return Err(FollowError::Ahead { tail }),
                 Follow::Unknown => self.look_at_tail().await?,
             }
         }
+    }
+
+    async fn wait(&mut self) {
+        // Fails only if the feed is gone, which this reader itself holds.
+        self.moved.changed().await.ok();
     }
 
     /// Reads on, but never past what is visible: what lies further is handed out by the feed.
@@ -178,13 +175,11 @@ impl Follower {
 
     /// The batch without what the reader has already.
     fn beyond(&self, batch: Arc<Batch>) -> Arc<Batch> {
-        let new = batch.records().first().is_some_and(|first| first.seq > self.position);
-        if new { batch } else { self.join(&[batch]) }
-    }
-
-    fn join(&self, batches: &[Arc<Batch>]) -> Arc<Batch> {
-        let records = batches.iter().flat_map(|batch| batch.records());
-        Batch::new(records.filter(|record| record.seq > self.position).cloned().collect())
+        if batch.records().first().is_some_and(|first| first.seq > self.position) {
+            return batch; // the usual case: shared with every other reader
+        }
+        let new = batch.records().iter().filter(|record| record.seq > self.position);
+        Batch::new(new.cloned().collect())
     }
 
     async fn look_at_tail(&self) -> Result<(), StoreError> {

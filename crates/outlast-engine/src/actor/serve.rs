@@ -36,7 +36,7 @@ impl Actor {
         user: &UserId,
         options: CommandOptions,
     ) -> Result<Conversation, CommandError> {
-        if options.named {
+        if options.named && self.state.is_some() {
             self.look_up_earlier(&mut command).await?;
         }
         let now = self.shared.clock.now();

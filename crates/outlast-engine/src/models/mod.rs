@@ -1,6 +1,7 @@
 //! The seam to models. Vendor words stop here.
 
 mod demo;
+mod exchange;
 mod openai;
 mod scripted;
 mod sse;

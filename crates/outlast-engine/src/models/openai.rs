@@ -6,7 +6,7 @@ use outlast_core::{Context, Role, TextKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::wire::{self, Dialect, Out, broke_off, transient};
+use super::wire::{Dialect, Endpoint, Out, broke_off, transient};
 use super::{Model, ModelStream};
 
 /// Where and as what to call.
@@ -34,25 +34,21 @@ impl std::fmt::Debug for OpenAiSettings {
 #[derive(Debug)]
 pub struct OpenAiModel {
     settings: OpenAiSettings,
-    client: reqwest::Client,
+    endpoint: Endpoint,
 }
 
 impl OpenAiModel {
-    /// Makes the client; no connection is opened yet.
+    /// Checks the address; no connection is opened yet.
     pub fn new(settings: OpenAiSettings) -> Result<OpenAiModel, String> {
-        Ok(OpenAiModel { settings, client: wire::client()? })
+        let url = format!("{}/chat/completions", settings.base_url.trim_end_matches('/'));
+        Ok(OpenAiModel { endpoint: Endpoint::new(&url)?, settings })
     }
 }
 
 impl Model for OpenAiModel {
     fn call(&self, context: Context) -> ModelStream {
-        let url = format!("{}/chat/completions", self.settings.base_url.trim_end_matches('/'));
-        let request = self.client.post(url).json(&body(&self.settings.model, &context));
-        let request = match &self.settings.api_key {
-            Some(key) => request.bearer_auth(key),
-            None => request,
-        };
-        wire::stream(request, Completions::default(), self.settings.api_key.clone())
+        let body = body(&self.settings.model, &context);
+        self.endpoint.stream(&body, self.settings.api_key.as_deref(), Completions::default())
     }
 }
 

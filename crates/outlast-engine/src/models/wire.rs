@@ -5,11 +5,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{BoxStream, StreamExt, unfold};
+use futures_util::stream::{StreamExt, unfold};
+use http_body_util::Full;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use hyper::header::{HeaderMap, HeaderValue};
+use hyper::{Request, Uri};
 use outlast_core::{Failure, FailureClass, Piece, TextKind};
-use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
+use super::exchange::{Broken, Connector, Exchange};
 use super::sse::{Decoder, EVENT_BYTES_MAX};
 use super::{Arrived, ModelStream};
 
@@ -17,8 +21,6 @@ use super::{Arrived, ModelStream};
 const ERROR_CHARS_MAX: usize = 500;
 /// How much of an error's body is read to find that text.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
-/// How long a connection may take to come about.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a vendor's events mean.
 pub(super) trait Dialect: Send + 'static {
@@ -31,33 +33,68 @@ pub(super) trait Dialect: Send + 'static {
     }
 }
 
-/// A client for streaming: no redirects, no proxy of the environment, no retries of its own.
-pub(super) fn client() -> Result<reqwest::Client, String> {
-    reqwest::Client::builder()
-        .connect_timeout(CONNECT_TIMEOUT)
-        .redirect(reqwest::redirect::Policy::none())
-        .tcp_nodelay(true)
-        .http1_only()
-        .no_proxy()
-        .build()
-        .map_err(|error| format!("cannot make an HTTP client: {error}"))
+/// Where a vendor listens, and how to get there.
+#[derive(Clone, Debug)]
+pub(super) struct Endpoint {
+    connector: Connector,
+    uri: Uri,
+    host: HeaderValue,
 }
 
-/// Sends a request when the stream is first polled, and reads its answer. An upstream that repeats the key
-/// in an error does not get it into the log.
-pub(super) fn stream(
-    request: reqwest::RequestBuilder,
-    dialect: impl Dialect,
-    key: Option<String>,
-) -> ModelStream {
-    let opened = async move {
-        match open(request).await {
-            Ok(bytes) => unfold(Reading::new(bytes, dialect), Reading::next).boxed(),
-            Err(failure) => futures_util::stream::iter([Err(failure)]).boxed(),
+impl Endpoint {
+    pub(super) fn new(url: &str) -> Result<Endpoint, String> {
+        let wrong = |what: &str| format!("base_url {url:?} {what}");
+        let uri: Uri = url.parse().map_err(|error| wrong(&format!("is not an address: {error}")))?;
+        if !matches!(uri.scheme_str(), Some("http" | "https")) {
+            return Err(wrong("must begin with http:// or https://"));
         }
-    };
-    let arriving = futures_util::stream::once(opened).flatten();
-    arriving.map(move |arrived| arrived.map_err(|failure| without(failure, key.as_deref()))).boxed()
+        let host = uri.authority().map(|authority| HeaderValue::from_str(authority.as_str()));
+        let host = host.and_then(Result::ok).ok_or_else(|| wrong("names no host"))?;
+        Ok(Endpoint { connector: Connector::new()?, uri, host })
+    }
+
+    /// Sends a request when the stream is first polled, and reads its answer. An upstream that repeats the
+    /// key in an error does not get it into the log.
+    pub(super) fn stream(&self, body: &Value, key: Option<&str>, dialect: impl Dialect) -> ModelStream {
+        let request = self.request(body, key);
+        let (endpoint, key) = (self.clone(), key.map(str::to_owned));
+        let opened = async move {
+            match endpoint.open(request).await {
+                Ok(bytes) => unfold(Reading::new(bytes, dialect), Reading::next).boxed(),
+                Err(failure) => futures_util::stream::iter([Err(failure)]).boxed(),
+            }
+        };
+        let arriving = futures_util::stream::once(opened).flatten();
+        arriving.map(move |arrived| arrived.map_err(|failure| without(failure, key.as_deref()))).boxed()
+    }
+
+    fn request(&self, body: &Value, key: Option<&str>) -> Result<Request<Full<Bytes>>, Failure> {
+        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = Request::post(path)
+            .header(HOST, self.host.clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, "text/event-stream")
+            .header(USER_AGENT, concat!("outlast/", env!("CARGO_PKG_VERSION")));
+        if let Some(key) = key {
+            request = request.header(AUTHORIZATION, format!("Bearer {key}"));
+        }
+        request.body(Full::from(body.to_string())).map_err(|_| {
+            let message = "the key cannot be sent: it holds characters that no header may have".to_owned();
+            Failure { class: FailureClass::Invalid, message, retry_after: None }
+        })
+    }
+
+    async fn open(&self, request: Result<Request<Full<Bytes>>, Failure>) -> Result<Exchange, Failure> {
+        let response = self.connector.send(self.uri.clone(), request?).await.map_err(broken)?;
+        let status = response.status().as_u16();
+        if status == 200 {
+            return Ok(response.into_body());
+        }
+        let retry_after = retry_after(response.headers());
+        let text = error_text(response.into_body()).await;
+        let message = format!("upstream answered {status}: {text}");
+        Err(Failure { class: classify(status, &text), message, retry_after })
+    }
 }
 
 fn without(failure: Failure, key: Option<&str>) -> Failure {
@@ -65,20 +102,6 @@ fn without(failure: Failure, key: Option<&str>) -> Failure {
         Some(key) => Failure { message: failure.message.replace(key, "[key]"), ..failure },
         None => failure,
     }
-}
-
-async fn open(
-    request: reqwest::RequestBuilder,
-) -> Result<BoxStream<'static, reqwest::Result<Bytes>>, Failure> {
-    let response = request.send().await.map_err(|error| broken(&error))?;
-    let status = response.status().as_u16();
-    if status == 200 {
-        return Ok(response.bytes_stream().boxed());
-    }
-    let retry_after = retry_after(response.headers());
-    let text = error_text(response).await;
-    let message = format!("upstream answered {status}: {text}");
-    Err(Failure { class: classify(status, &text), message, retry_after })
 }
 
 /// What an error's status and text say about trying again.
@@ -102,10 +125,9 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// The message in an error body, cut to a sensible length and read no further than needed.
-async fn error_text(response: reqwest::Response) -> String {
+async fn error_text(mut answer: Exchange) -> String {
     let mut body = Vec::new();
-    let mut stream = response.bytes_stream();
-    while let Some(Ok(bytes)) = stream.next().await {
+    while let Some(Ok(bytes)) = answer.next().await {
         body.extend_from_slice(&bytes);
         if body.len() > ERROR_BYTES_MAX {
             break;
@@ -120,12 +142,10 @@ fn shorten(text: &str) -> String {
     text.chars().take(ERROR_CHARS_MAX).collect()
 }
 
-fn broken(error: &reqwest::Error) -> Failure {
-    // The address may carry what should not be shown; the kind of failure is enough.
-    transient(if error.is_connect() {
-        "cannot connect to the upstream"
-    } else {
-        "the connection to the upstream broke"
+fn broken(broken: Broken) -> Failure {
+    transient(match broken {
+        Broken::Connect => "cannot connect to the upstream",
+        Broken::Connection => "the connection to the upstream broke",
     })
 }
 
@@ -201,14 +221,14 @@ impl Out {
 
 /// An answer being read: bytes in, pieces out.
 struct Reading<D> {
-    bytes: BoxStream<'static, reqwest::Result<Bytes>>,
+    bytes: Exchange,
     decoder: Decoder,
     dialect: D,
     out: Out,
 }
 
 impl<D: Dialect> Reading<D> {
-    fn new(bytes: BoxStream<'static, reqwest::Result<Bytes>>, dialect: D) -> Reading<D> {
+    fn new(bytes: Exchange, dialect: D) -> Reading<D> {
         Reading { bytes, decoder: Decoder::default(), dialect, out: Out::default() }
     }
 
@@ -222,7 +242,7 @@ impl<D: Dialect> Reading<D> {
             }
             match self.bytes.next().await {
                 Some(Ok(bytes)) => self.take(&bytes),
-                Some(Err(error)) => self.out.fail(broken(&error)),
+                Some(Err(error)) => self.out.fail(broken(error)),
                 None => self.dialect.end(&mut self.out),
             }
         }
