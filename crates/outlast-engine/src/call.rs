@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::models::{Arrived, ModelStream};
 
 /// A gulp is handed on when it has this much text, even if more is waiting.
-const GULP_BYTES_MAX: usize = 64 * 1024;
+const GULP_BYTES_MAX: usize = 16 * 1024;
 
 pub(crate) struct Call {
     pub(crate) generation: GenerationId,

@@ -13,8 +13,8 @@ use outlast_core::Seq;
 use outlast_store::Record;
 use tokio::sync::watch;
 
-/// The last batches that are kept for readers, while there are any. More than a second of tokens, and
-/// longer when the server is busy, because batches are larger then.
+/// The last batches that are kept for readers, also for those who are away for a moment. More than a second
+/// of tokens, and longer when the server is busy, because batches are larger then.
 const RECENT_BATCHES: usize = 64;
 /// They are kept up to this size together, whatever their number.
 const RECENT_BYTES: usize = 64 * 1024;
@@ -188,8 +188,7 @@ impl Feed {
         tail.seq = batch.last().or(tail.seq);
         tail.recent_bytes += batch.bytes();
         tail.recent.push_back(batch);
-        let watched = *self.watchers.borrow() > 0;
-        while tail.recent.len() > tail.unsaved && (!watched || tail.is_long()) {
+        while tail.recent.len() > tail.unsaved && tail.is_long() {
             let Some(old) = tail.recent.pop_front() else { break };
             tail.recent_bytes -= old.bytes();
         }

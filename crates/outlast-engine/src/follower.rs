@@ -25,6 +25,8 @@ pub struct Follower {
     /// The generation it is about, if not the whole conversation.
     only: Option<GenerationId>,
     over: bool,
+    /// Where its generation has ended, if it had when the reader came: then the log has everything.
+    ended_at: Option<Seq>,
     _watching: Watching,
     _forget: Forget,
 }
@@ -68,14 +70,16 @@ impl Follower {
             position: after,
             only,
             over: false,
+            ended_at: None,
             _watching: watching,
             _forget: forget,
         }
     }
 
-    /// The same, for a reader that has everything: nothing of its generation can follow.
-    pub(crate) fn past_the_end(mut self) -> Follower {
-        self.over = true;
+    /// The same, for a generation that has ended there. A reader that stands behind it has everything.
+    pub(crate) fn of_ended(mut self, last: Seq) -> Follower {
+        self.over = self.position >= last;
+        self.ended_at = Some(last);
         self
     }
 
@@ -86,6 +90,9 @@ impl Follower {
 
     /// Whether the position exists. Call once before reading, to refuse a cursor from the future.
     pub async fn check(&self) -> Result<(), FollowError> {
+        if self.ended_at.is_some_and(|last| self.position <= last) {
+            return Ok(());
+        }
         loop {
             match self.feed.follow(self.position, self.losses) {
                 Follow::Next(_) | Follow::AtTail | Follow::Behind(_) => return Ok(()),
@@ -112,6 +119,9 @@ impl Follower {
     }
 
     async fn next_batch(&mut self) -> Result<Arc<Batch>, FollowError> {
+        if let Some(last) = self.ended_at {
+            return self.read(last).await;
+        }
         loop {
             // Noted before the question: what moves after it ends the wait at once.
             self.moved.borrow_and_update();

@@ -178,10 +178,9 @@ impl Engine {
         let document = self.generation_document(user, id).await?;
         let ended = !GenerationStatus::LIVE.contains(&document.status);
         let after = from(&document, after);
-        // Behind its end others may have events, for which a reader of this one would wait for ever.
-        let over = ended && after >= document.last_seq;
         let follower = self.follower(document.conversation_id, after, Some(document.id))?;
-        Ok(if over { follower.past_the_end() } else { follower })
+        // Behind its end others may have events, for which a reader of this one would wait for ever.
+        Ok(if ended { follower.of_ended(document.last_seq) } else { follower })
     }
 
     /// Follows a conversation after a position, across generations, for as long as it is read.

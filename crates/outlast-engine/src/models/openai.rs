@@ -105,12 +105,13 @@ impl Completions {
         for choice in chunk.choices.unwrap_or_default() {
             let delta = choice.delta.unwrap_or_default();
             if let Some(text) = delta.reasoning.or(delta.reasoning_content) {
-                out.text(TextKind::Thinking, &text);
+                out.text(TextKind::Thinking, &text.0);
             }
             if let Some(text) = delta.content {
-                out.text(TextKind::Answer, &text);
+                out.text(TextKind::Answer, &text.0);
             }
-            let reason = choice.finish_reason.map(Cow::into_owned).filter(|reason| !reason.is_empty());
+            let reason = choice.finish_reason.map(|reason| reason.0.into_owned());
+            let reason = reason.filter(|reason| !reason.is_empty());
             self.finish_reason = reason.or(self.finish_reason.take());
         }
         self.usage = chunk.usage.or(self.usage.take());
@@ -132,18 +133,24 @@ struct Choice<'a> {
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
     #[serde(borrow, default)]
-    finish_reason: Option<Cow<'a, str>>,
+    finish_reason: Option<Text<'a>>,
 }
 
 #[derive(Default, Deserialize)]
 struct Delta<'a> {
     #[serde(borrow, default)]
-    content: Option<Cow<'a, str>>,
+    content: Option<Text<'a>>,
     #[serde(borrow, default)]
-    reasoning: Option<Cow<'a, str>>,
+    reasoning: Option<Text<'a>>,
     #[serde(borrow, default)]
-    reasoning_content: Option<Cow<'a, str>>,
+    reasoning_content: Option<Text<'a>>,
 }
+
+/// A string that is borrowed from the event unless it holds escapes; behind an `Option` serde would copy a
+/// plain `Cow` every time.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize)]
 struct Usage {

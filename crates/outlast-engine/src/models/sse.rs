@@ -28,7 +28,7 @@ impl Decoder {
                 rest = &rest[1..]; // the second half of a CRLF
                 continue;
             }
-            let Some(end) = rest.iter().position(|byte| *byte == b'\n' || *byte == b'\r') else {
+            let Some(end) = memchr::memchr2(b'\n', b'\r', rest) else {
                 self.line.extend_from_slice(rest);
                 return self.check();
             };
@@ -59,7 +59,7 @@ impl Decoder {
             }
             return;
         }
-        let (field, value) = match line.iter().position(|byte| *byte == b':') {
+        let (field, value) = match memchr::memchr(b':', line) {
             Some(colon) => (&line[..colon], &line[colon + 1..]),
             None => (line, &b""[..]),
         };

@@ -1,27 +1,31 @@
 //! How long the writer gathers before it commits again.
 //!
-//! A commit costs the same for one append or a thousand. At low load it should follow at once. At high
-//! load a writer that never pauses commits a handful at a time and takes the processor from those who
-//! produce; if it pauses, text gathers meanwhile and leaves as fewer, larger records.
+//! A commit costs nearly the same for one append or a hundred. A writer that never pauses commits a handful
+//! at a time and takes the processor from those who produce and read; if it pauses, text gathers meanwhile
+//! and leaves as fewer, larger records. So the writer takes at most a fixed share of a processor: with
+//! little to do it is not noticed, and the more there is to do, the more is done at once.
 
 use std::time::Duration;
 
-/// How long one append of the last batch delays the next batch.
-const GATHER_PER_APPEND: Duration = Duration::from_micros(20);
+use rustix::time::{ClockId, clock_gettime};
 
-/// Nobody notices text that is this much later.
-const GATHER_AT_MOST: Duration = Duration::from_millis(40);
+/// One part in this many of a processor is the writer's.
+const SHARE: u32 = 20;
 
-/// Smaller batches are low load: no pause.
-const BUSY_FROM: u32 = 32;
+/// A reader hardly notices text that is this much later, and only a server that is busy pauses for so long.
+const PAUSE_AT_MOST: Duration = Duration::from_millis(100);
 
-/// The least time from the beginning of a batch of so many appends to the beginning of the next.
-pub(super) fn gather(appends: usize) -> Duration {
-    let appends = u32::try_from(appends).unwrap_or(u32::MAX);
-    if appends < BUSY_FROM {
-        return Duration::ZERO;
-    }
-    GATHER_PER_APPEND.saturating_mul(appends).min(GATHER_AT_MOST)
+/// The processor time that this thread has used. Waiting for the disk does not count.
+pub(super) fn used() -> Duration {
+    let used = clock_gettime(ClockId::ThreadCPUTime);
+    let (seconds, nanos) = (u64::try_from(used.tv_sec), u32::try_from(used.tv_nsec));
+    Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
+}
+
+/// How long to rest after a commit that took this much of the processor, if the round took this long in
+/// all. Tidying is not counted: it is rare, and a long rest after it would be felt.
+pub(super) fn rest(used: Duration, took: Duration) -> Duration {
+    used.saturating_mul(SHARE).min(PAUSE_AT_MOST).saturating_sub(took)
 }
 
 #[cfg(test)]
@@ -29,10 +33,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn low_load_never_waits_and_high_load_not_for_long() {
-        assert_eq!(gather(0), Duration::ZERO);
-        assert_eq!(gather(31), Duration::ZERO);
-        assert_eq!(gather(1000), Duration::from_millis(20));
-        assert_eq!(gather(1_000_000), GATHER_AT_MOST);
+    fn little_work_is_not_noticed_and_much_work_does_not_wait_for_long() {
+        let ms = Duration::from_millis;
+        assert_eq!(rest(Duration::from_micros(100), ms(1)), Duration::ZERO);
+        assert_eq!(rest(ms(1), ms(2)), ms(18));
+        assert_eq!(rest(ms(30), ms(10)), ms(90));
+        assert_eq!(rest(ms(30), ms(150)), Duration::ZERO);
+    }
+
+    #[test]
+    fn work_uses_time_and_sleep_does_not() {
+        let before = used();
+        std::thread::sleep(Duration::from_millis(20));
+        let slept = used();
+        assert!(slept - before < Duration::from_millis(10));
+        let began = std::time::Instant::now();
+        while began.elapsed() < Duration::from_millis(20) {}
+        assert!(used() > slept);
     }
 }

@@ -94,20 +94,18 @@ impl Writer {
     fn run(&mut self, mut commands: mpsc::Receiver<Command>) {
         let mut appends = Vec::new();
         while let Some(first) = commands.blocking_recv() {
-            let began = Instant::now();
+            let (began, used_before) = (Instant::now(), pace::used());
             let others = gather(first, &mut commands, &mut appends);
             point("append.received");
-            let gathered = appends.len();
-            if gathered > 0 {
+            if !appends.is_empty() {
                 self.batch(&mut appends);
             }
+            let used = pace::used().saturating_sub(used_before);
             for other in others {
                 self.serve(other);
             }
             self.tidy_up(|| !commands.is_empty());
-            if let Some(rest) = pace::gather(gathered).checked_sub(began.elapsed()) {
-                thread::sleep(rest);
-            }
+            thread::sleep(pace::rest(used, began.elapsed()));
         }
     }
 
