@@ -90,22 +90,26 @@ pub fn head(line: &[u8]) -> Result<Head<'_>, DecodeError> {
 
 /// The usual case: our own field order and nothing escaped in the ids. Anything else is left to serde.
 fn quick_head(line: &[u8]) -> Option<Head<'_>> {
-    let line = std::str::from_utf8(line).ok()?;
-    let rest = &line[line.find(",\"generationId\":")? + ",\"generationId\":".len()..];
+    const TIME: usize = "2026-01-01T00:00:00.000Z".len();
+    let rest = line.strip_prefix(b"{\"seq\":")?;
+    let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
+    let rest = rest[digits..].strip_prefix(b",\"ts\":\"")?;
+    let rest = rest.get(TIME..)?.strip_prefix(b"\",\"generationId\":")?;
     let (generation_id, rest) = quick_string(rest)?;
-    let (_, rest) = quick_string(rest.strip_prefix(",\"requestId\":")?)?;
-    let (kind, _) = quick_string(rest.strip_prefix(",\"type\":")?)?;
+    let (_, rest) = quick_string(rest.strip_prefix(b",\"requestId\":")?)?;
+    let (kind, _) = quick_string(rest.strip_prefix(b",\"type\":")?)?;
     Some(Head { generation_id: generation_id.map(Cow::Borrowed), kind: Cow::Borrowed(kind?) })
 }
 
 /// A string without escapes, or null, and what follows it.
-fn quick_string(text: &str) -> Option<(Option<&str>, &str)> {
-    if let Some(rest) = text.strip_prefix("null") {
+fn quick_string(bytes: &[u8]) -> Option<(Option<&str>, &[u8])> {
+    if let Some(rest) = bytes.strip_prefix(b"null") {
         return Some((None, rest));
     }
-    let text = text.strip_prefix('"')?;
-    let end = text.bytes().position(|byte| byte == b'"' || byte == b'\\')?;
-    (text.as_bytes()[end] == b'"').then(|| (Some(&text[..end]), &text[end + 1..]))
+    let bytes = bytes.strip_prefix(b"\"")?;
+    let end = bytes.iter().position(|byte| *byte == b'"' || *byte == b'\\')?;
+    let text = std::str::from_utf8(&bytes[..end]).ok()?;
+    (bytes[end] == b'"').then(|| (Some(text), &bytes[end + 1..]))
 }
 
 #[cfg(test)]

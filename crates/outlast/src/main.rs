@@ -7,6 +7,7 @@ mod server;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, bail};
@@ -50,7 +51,7 @@ struct Serve {
     insecure: bool,
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> ExitCode {
     let cli = Cli::parse();
     let serve = match cli.command {
         Some(Command::Serve(serve)) => serve,
@@ -58,8 +59,15 @@ fn main() -> anyhow::Result<()> {
     };
     let filter = tracing_subscriber::EnvFilter::try_from_env("OUTLAST_LOG").unwrap_or_else(|_| "info".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(run(serve))
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    match runtime.context("cannot start the runtime").and_then(|runtime| runtime.block_on(run(serve))) {
+        Ok(()) => ExitCode::SUCCESS,
+        // For the person who started it: what is wrong and why, and not where in the code.
+        Err(error) => {
+            eprintln!("outlast: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
 }
 
 async fn run(serve: Serve) -> anyhow::Result<()> {

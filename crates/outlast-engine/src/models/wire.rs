@@ -2,10 +2,12 @@
 //! events cut out of the bytes as they come. What the events mean is each vendor's dialect.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{StreamExt, unfold};
+use futures_util::stream::{Stream, StreamExt};
 use http_body_util::Full;
 use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use hyper::header::{HeaderMap, HeaderValue};
@@ -19,11 +21,15 @@ use super::{Arrived, ModelStream};
 
 /// How much of an upstream's error text is kept.
 const ERROR_CHARS_MAX: usize = 500;
+/// Text is handed on when it has this many bytes, even if more is waiting.
+const PIECE_BYTES_MAX: usize = 16 * 1024;
+/// The same for chunks that hold nothing to hand on.
+const CHUNKS_MAX: usize = 4096;
 /// How much of an error's body is read to find that text.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 
 /// What a vendor's events mean.
-pub(super) trait Dialect: Send + 'static {
+pub(super) trait Dialect: Send + Unpin + 'static {
     /// One event arrived.
     fn event(&mut self, data: &[u8], out: &mut Out);
 
@@ -60,7 +66,7 @@ impl Endpoint {
         let (endpoint, key) = (self.clone(), key.map(str::to_owned));
         let opened = async move {
             match endpoint.open(request).await {
-                Ok(bytes) => unfold(Reading::new(bytes, dialect), Reading::next).boxed(),
+                Ok(bytes) => Reading::new(bytes, dialect).boxed(),
                 Err(failure) => futures_util::stream::iter([Err(failure)]).boxed(),
             }
         };
@@ -173,6 +179,8 @@ fn refused(text: &str) -> bool {
 #[derive(Default)]
 pub(super) struct Out {
     ready: VecDeque<Result<Arrived, Failure>>,
+    /// How much text is ready.
+    bytes: usize,
     over: bool,
 }
 
@@ -182,6 +190,7 @@ impl Out {
         if added.is_empty() || self.over {
             return;
         }
+        self.bytes += added.len();
         if let Some(Ok(Arrived::Piece(Piece::Text { kind, text, chunks }))) = self.ready.back_mut()
             && *kind == new_kind
         {
@@ -212,6 +221,15 @@ impl Out {
         }
     }
 
+    /// The next thing to hand on.
+    fn next(&mut self) -> Option<Result<Arrived, Failure>> {
+        let next = self.ready.pop_front();
+        if let Some(Ok(Arrived::Piece(Piece::Text { text, .. }))) = &next {
+            self.bytes -= text.len();
+        }
+        next
+    }
+
     fn piece(&mut self, piece: Piece) {
         if !self.over {
             self.ready.push_back(Ok(Arrived::Piece(piece)));
@@ -232,30 +250,42 @@ impl<D: Dialect> Reading<D> {
         Reading { bytes, decoder: Decoder::default(), dialect, out: Out::default() }
     }
 
-    async fn next(mut self) -> Option<(Result<Arrived, Failure>, Reading<D>)> {
-        loop {
-            if let Some(arrived) = self.out.ready.pop_front() {
-                return Some((arrived, self));
-            }
-            if self.out.over {
-                return None;
-            }
-            match self.bytes.next().await {
-                Some(Ok(bytes)) => self.take(&bytes),
-                Some(Err(error)) => self.out.fail(broken(error)),
-                None => self.dialect.end(&mut self.out),
-            }
-        }
-    }
-
-    fn take(&mut self, bytes: &[u8]) {
+    fn read(&mut self, bytes: &[u8]) {
         let Reading { decoder, dialect, out, .. } = self;
         let pushed = decoder.push(bytes, |data| dialect.event(data, out));
         if pushed.is_err() {
             out.fail(transient(&format!("upstream sent an event of more than {EVENT_BYTES_MAX} bytes")));
         }
-        if out.ready.is_empty() {
-            out.ready.push_back(Ok(Arrived::Sign));
+    }
+}
+
+impl<D: Dialect> Stream for Reading<D> {
+    type Item = Result<Arrived, Failure>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        // Everything that has arrived is taken before anything is handed on: a token that waits in the
+        // socket is text for the same piece, and costs a fraction of one that is handed on by itself.
+        let mut any = false;
+        for _ in 0..CHUNKS_MAX {
+            if self.out.over || self.out.bytes >= PIECE_BYTES_MAX {
+                break;
+            }
+            match Pin::new(&mut self.bytes).poll_next(cx) {
+                Poll::Ready(Some(Ok(bytes))) => self.read(&bytes),
+                Poll::Ready(Some(Err(error))) => self.out.fail(broken(error)),
+                Poll::Ready(None) => {
+                    let Reading { dialect, out, .. } = &mut *self;
+                    dialect.end(out);
+                }
+                Poll::Pending => break,
+            }
+            any = true;
+        }
+        match self.out.next() {
+            Some(arrived) => Poll::Ready(Some(arrived)),
+            None if self.out.over => Poll::Ready(None),
+            None if any => Poll::Ready(Some(Ok(Arrived::Sign))),
+            None => Poll::Pending,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Events as a stream (SSE) or as pages.
 
 use std::convert::Infallible;
+use std::io::Write;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -166,8 +167,7 @@ pub(crate) fn frames(records: &[Record]) -> Bytes {
     let size = records.iter().map(|record| record.bytes.len() + 64).sum();
     let mut out = Vec::with_capacity(size);
     for record in records {
-        out.extend_from_slice(b"id: ");
-        out.extend_from_slice(record.seq.to_string().as_bytes());
+        write!(out, "id: {}", record.seq).expect("a Vec takes everything");
         // A name that cannot be read leaves the event to those who look at the data.
         if let Ok(head) = head(&record.bytes) {
             out.extend_from_slice(b"\nevent: ");
