@@ -69,9 +69,7 @@ pub(crate) struct World {
     memory: Arc<MemoryStore>,
     store: Arc<FaultyStore>,
     model: Arc<ScriptedModel>,
-    ids: u64,
     ledger: Arc<Mutex<Ledger>>,
-    durability: Durability,
 }
 
 impl World {
@@ -80,16 +78,7 @@ impl World {
         let memory = Arc::new(MemoryStore::new());
         let store = Arc::new(FaultyStore::new(memory.clone(), dice.roll(u64::MAX)));
         let scripts = (0..64).map(|_| script(&mut dice)).collect();
-        World {
-            memory,
-            store,
-            model: Arc::new(ScriptedModel::new(scripts)),
-            ids: 0,
-            ledger: Arc::default(),
-            // The promises about what readers saw are those of the default.
-            durability: Durability::Commit,
-            dice,
-        }
+        World { memory, store, model: Arc::new(ScriptedModel::new(scripts)), ledger: Arc::default(), dice }
     }
 
     pub(crate) fn run(mut self) -> Summary {
@@ -116,7 +105,6 @@ impl World {
             }
             tokio::time::sleep(lifetime).await;
         });
-        self.remember_ids();
     }
 
     /// The last life: nothing fails any more, and everything must come to an end.
@@ -146,18 +134,15 @@ impl World {
             store,
             models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
             settings: Settings {
-                durability: self.durability,
+                // The promises about what readers saw are those of this mode.
+                durability: Durability::Commit,
                 rules: Rules { backoff: Duration::from_millis(50), ..Rules::default() },
                 upstream_idle: Duration::from_secs(2),
                 ..Settings::default()
             },
             clock: Clock::simulated(BEGIN.after(Duration::from_secs(10_000 * life))),
-            ids: Ids::Counting(AtomicU64::new(self.ids + 1_000_000 * life)),
+            ids: Ids::Counting(AtomicU64::new(1_000_000 * life)),
         })
-    }
-
-    fn remember_ids(&mut self) {
-        self.ids += 1;
     }
 
     fn rates(&mut self) -> Rates {
