@@ -79,9 +79,11 @@ impl Dialect for Completions {
         if data == b"[DONE]" {
             return self.end(out);
         }
-        match serde_json::from_slice::<Chunk<'_>>(data) {
-            Ok(chunk) => self.chunk(chunk, out),
-            Err(_) => out.fail(transient("upstream sent what is not JSON")),
+        // Checked once as a whole: from bytes, the parser would check each string by itself.
+        let chunk = std::str::from_utf8(data).ok().and_then(|text| serde_json::from_str(text).ok());
+        match chunk {
+            Some(chunk) => self.chunk(chunk, out),
+            None => out.fail(transient("upstream sent what is not JSON")),
         }
     }
 

@@ -35,7 +35,11 @@ impl Decoder {
             self.after_cr = rest[end] == b'\r';
             let (head, tail) = (&rest[..end], &rest[end + 1..]);
             rest = tail;
-            if self.line.is_empty() {
+            if let Some(data) = self.alone(head, tail) {
+                self.begun = true;
+                event(data);
+                rest = &tail[1..];
+            } else if self.line.is_empty() {
                 self.take_line(head, &mut event);
             } else {
                 self.line.extend_from_slice(head);
@@ -47,6 +51,17 @@ impl Decoder {
             self.check()?;
         }
         Ok(())
+    }
+
+    /// The data of an event that is one line and lies here as a whole, as nearly all of them do: it can be
+    /// handed on without a copy.
+    fn alone<'a>(&self, line: &'a [u8], tail: &[u8]) -> Option<&'a [u8]> {
+        let fresh = self.line.is_empty() && !self.has_data && !self.after_cr;
+        if !fresh || tail.first() != Some(&b'\n') || line.len() > EVENT_BYTES_MAX {
+            return None;
+        }
+        let value = line.strip_prefix(b"data:")?;
+        Some(value.strip_prefix(b" ").unwrap_or(value))
     }
 
     fn take_line(&mut self, line: &[u8], event: &mut impl FnMut(&[u8])) {

@@ -13,9 +13,9 @@ pub(super) fn apply(db: &Connection, change: &Change) -> rusqlite::Result<()> {
         Change::Put(document) => put(db, document),
         Change::Remove(table, id) => {
             let sql = match table {
-                Table::Conversations => "DELETE FROM conversations WHERE id = ?1",
-                Table::Messages => "DELETE FROM messages WHERE id = ?1",
-                Table::Generations => "DELETE FROM generations WHERE id = ?1",
+                Table::Conversations => "DELETE FROM stored_conversations WHERE id = ?1",
+                Table::Messages => "DELETE FROM stored_messages WHERE id = ?1",
+                Table::Generations => "DELETE FROM stored_generations WHERE id = ?1",
             };
             db.prepare_cached(sql)?.execute([id])?;
             Ok(())
@@ -43,9 +43,11 @@ macro_rules! put_sql {
 
 fn put(db: &Connection, document: &Document) -> rusqlite::Result<()> {
     let sql = match document.table {
-        Table::Conversations => put_sql!("conversations", ", state", ", ?9", ", state = excluded.state"),
-        Table::Messages => put_sql!("messages", "", "", ""),
-        Table::Generations => put_sql!("generations", "", "", ""),
+        Table::Conversations => {
+            put_sql!("stored_conversations", ", state", ", ?9", ", state = excluded.state")
+        }
+        Table::Messages => put_sql!("stored_messages", "", "", ""),
+        Table::Generations => put_sql!("stored_generations", "", "", ""),
     };
     let mut statement = db.prepare_cached(sql)?;
     let (id, conversation, user) = (&document.id, document.conversation.as_str(), document.user.as_str());
@@ -65,9 +67,9 @@ fn put(db: &Connection, document: &Document) -> rusqlite::Result<()> {
 /// Removes every document of a conversation.
 pub(super) fn delete_all(db: &Connection, conversation: &str) -> rusqlite::Result<()> {
     for sql in [
-        "DELETE FROM messages WHERE conversation_id = ?1",
-        "DELETE FROM generations WHERE conversation_id = ?1",
-        "DELETE FROM conversations WHERE conversation_id = ?1",
+        "DELETE FROM stored_messages WHERE conversation_id = ?1",
+        "DELETE FROM stored_generations WHERE conversation_id = ?1",
+        "DELETE FROM stored_conversations WHERE conversation_id = ?1",
     ] {
         db.prepare_cached(sql)?.execute([conversation])?;
     }
@@ -128,9 +130,9 @@ macro_rules! select_sql {
 
 fn select(table: Table) -> &'static str {
     match table {
-        Table::Conversations => select_sql!("conversations", "state"),
-        Table::Messages => select_sql!("messages", "''"),
-        Table::Generations => select_sql!("generations", "''"),
+        Table::Conversations => select_sql!("stored_conversations", "state"),
+        Table::Messages => select_sql!("stored_messages", "''"),
+        Table::Generations => select_sql!("stored_generations", "''"),
     }
 }
 

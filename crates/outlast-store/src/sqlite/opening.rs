@@ -184,12 +184,12 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_schema_is_refused() {
+    fn another_schema_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("outlast.db");
         drop(SqliteStore::open(&path).unwrap());
-        Connection::open(&path).unwrap().pragma_update(None, "user_version", 2).unwrap();
+        Connection::open(&path).unwrap().pragma_update(None, "user_version", 3).unwrap();
         let Err(StoreError::Broken(why)) = SqliteStore::open(&path) else { panic!("opened") };
-        assert!(why.contains("schema version 2") && why.contains("newer Outlast"), "{why}");
+        assert!(why.contains("schema version 3") && why.contains("another data folder"), "{why}");
     }
 }
