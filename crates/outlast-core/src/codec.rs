@@ -98,18 +98,22 @@ fn quick_head(line: &[u8]) -> Option<Head<'_>> {
     let (generation_id, rest) = quick_string(rest)?;
     let (_, rest) = quick_string(rest.strip_prefix(b",\"requestId\":")?)?;
     let (kind, _) = quick_string(rest.strip_prefix(b",\"type\":")?)?;
-    Some(Head { generation_id: generation_id.map(Cow::Borrowed), kind: Cow::Borrowed(kind?) })
+    let text = |bytes| std::str::from_utf8(bytes).ok().map(Cow::Borrowed);
+    let generation_id = match generation_id {
+        Some(id) => Some(text(id)?),
+        None => None,
+    };
+    Some(Head { generation_id, kind: text(kind?)? })
 }
 
 /// A string without escapes, or null, and what follows it.
-fn quick_string(bytes: &[u8]) -> Option<(Option<&str>, &[u8])> {
+fn quick_string(bytes: &[u8]) -> Option<(Option<&[u8]>, &[u8])> {
     if let Some(rest) = bytes.strip_prefix(b"null") {
         return Some((None, rest));
     }
     let bytes = bytes.strip_prefix(b"\"")?;
-    let end = bytes.iter().position(|byte| *byte == b'"' || *byte == b'\\')?;
-    let text = std::str::from_utf8(&bytes[..end]).ok()?;
-    (bytes[end] == b'"').then(|| (Some(text), &bytes[end + 1..]))
+    let end = memchr::memchr2(b'"', b'\\', bytes)?;
+    (bytes[end] == b'"').then(|| (Some(&bytes[..end]), &bytes[end + 1..]))
 }
 
 #[cfg(test)]

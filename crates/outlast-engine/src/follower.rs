@@ -11,7 +11,7 @@ use crate::engine::Shared;
 use crate::feed::{Batch, Feed, Follow, Watching};
 
 /// How much of the log is read at once for one reader: what it holds in memory while it catches up.
-const PAGE_BYTES: usize = 256 * 1024;
+const PAGE_BYTES: usize = 512 * 1024;
 
 /// Reads a conversation's log from a position and then follows it live, without gap or repeat.
 pub struct Follower {

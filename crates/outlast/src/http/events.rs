@@ -1,7 +1,6 @@
 //! Events as a stream (SSE) or as pages.
 
 use std::convert::Infallible;
-use std::io::Write;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -167,7 +166,8 @@ pub(crate) fn frames(records: &[Record]) -> Bytes {
     let size = records.iter().map(|record| record.bytes.len() + 64).sum();
     let mut out = Vec::with_capacity(size);
     for record in records {
-        write!(out, "id: {}", record.seq).expect("a Vec takes everything");
+        out.extend_from_slice(b"id: ");
+        out.extend_from_slice(itoa::Buffer::new().format(record.seq.0).as_bytes());
         // A name that cannot be read leaves the event to those who look at the data.
         if let Ok(head) = head(&record.bytes) {
             out.extend_from_slice(b"\nevent: ");
