@@ -89,9 +89,9 @@ fn section(page: &mut String, workload: &str, rows: &[&Row]) {
     let floor = rows.iter().find(|row| row.candidate == "floor").copied();
     page.push_str(&format!("\n## {workload}\n\n"));
     page.push_str(
-        "| | CPU s per M tokens | × floor | without Redis | tokens/s | × floor | kB per stream \
+        "| | CPU s per M tokens | × floor | without Redis | tokens/s | × floor | kB per stream | MB in all \
          | latency p50 / p99 ms | added p50 / p99 ms | reconnect p50 / p99 ms | check |\n\
-         |---|---|---|---|---|---|---|---|---|---|---|\n",
+         |---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
         let ratio = |figure: fn(&Row) -> Option<f64>| {
@@ -109,6 +109,7 @@ fn section(page: &mut String, workload: &str, rows: &[&Row]) {
             number(row.tokens_per_second),
             ratio(|row| row.tokens_per_second),
             number(row.kilobytes_per_stream),
+            number(row.megabytes),
             pair(row.latency_p50_ms, row.latency_p99_ms),
             pair(added(|row| row.latency_p50_ms), added(|row| row.latency_p99_ms)),
             pair(row.reconnect_p50_ms, row.reconnect_p99_ms),

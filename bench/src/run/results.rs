@@ -18,6 +18,8 @@ pub(crate) struct Row {
     pub(crate) cpu_per_million_without_redis: Option<f64>,
     pub(crate) tokens_per_second: Option<f64>,
     pub(crate) kilobytes_per_stream: Option<f64>,
+    /// Everything that the server side holds under this load.
+    pub(crate) megabytes: Option<f64>,
     pub(crate) latency_p50_ms: Option<f64>,
     pub(crate) latency_p99_ms: Option<f64>,
     pub(crate) reconnect_p50_ms: Option<f64>,

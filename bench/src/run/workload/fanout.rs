@@ -57,7 +57,9 @@ pub(super) async fn run(stage: &Stage, server: Server) -> anyhow::Result<Vec<Row
     let window = Window::open(stage, &server, &meter);
     sleep_until(begun + RAMP + SETTLE + stage.window).await;
     window.close(stage, &server, &meter, &mut row);
-    row.kilobytes_per_stream = Some((server.memory_kb() - memory) / READERS as f64);
+    let in_use = server.memory_kb();
+    row.kilobytes_per_stream = Some((in_use - memory) / READERS as f64);
+    row.megabytes = Some(in_use / 1024.0);
     let all;
     (row.check, all) = crowd.finish().await;
     let same = all.iter().filter(|seen| seen.watch.digest == all[0].watch.digest).count();

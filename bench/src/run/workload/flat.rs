@@ -41,7 +41,9 @@ pub(super) async fn run(stage: &Stage, server: Server) -> anyhow::Result<Vec<Row
     }
     (row.check, _) = crowd.finish().await;
     window.close(stage, &server, &meter, &mut row);
-    row.kilobytes_per_stream = Some((server.memory_kb() - memory) / STREAMS as f64);
+    let in_use = server.memory_kb();
+    row.kilobytes_per_stream = Some((in_use - memory) / STREAMS as f64);
+    row.megabytes = Some(in_use / 1024.0);
     server.stop().await?;
     Ok(vec![row])
 }

@@ -44,7 +44,9 @@ pub(super) async fn run(stage: &Stage, server: Server, streams: u64) -> anyhow::
     let window = Window::open(stage, &server, &meter);
     sleep_until(begun + ramp + SETTLE + stage.window).await;
     window.close(stage, &server, &meter, &mut row);
-    row.kilobytes_per_stream = Some((server.memory_kb() - memory) / streams as f64);
+    let in_use = server.memory_kb();
+    row.kilobytes_per_stream = Some((in_use - memory) / streams as f64);
+    row.megabytes = Some(in_use / 1024.0);
     let asked = (streams * RATE) as f64;
     let delivered = row.tokens_per_second.unwrap_or(0.0);
     if delivered < asked * 0.98 {
