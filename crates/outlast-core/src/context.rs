@@ -1,62 +1,157 @@
 //! What a model is given to read.
 
-use crate::{Conversation, Generation, GenerationId, Message, Role};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
-/// Instructions and the messages of the transcript, oldest first.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use crate::message::plain_text;
+use crate::{Conversation, Generation, GenerationId, Message, Part, Role};
+
+/// Instructions, messages, tools and options for one call.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Context {
     /// Instructions, if there are any.
     pub system: Option<String>,
-    /// The last messages, in order, role and content intact.
+    /// The messages, oldest first, role and content intact. If the last is the assistant's, the model is to
+    /// go on from its last word.
     pub messages: Vec<ContextMessage>,
+    /// Tools that the model may ask for.
+    pub tools: Vec<ToolSpec>,
+    /// Further wishes of the client, under the names that OpenAI-compatible upstreams use.
+    pub options: Map<String, Value>,
 }
 
 /// One message for the model.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ContextMessage {
     /// Who speaks.
     pub role: Role,
     /// What is said.
-    pub content: String,
+    pub parts: Vec<Part>,
+}
+
+/// A tool that the model may ask for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Its name.
+    pub name: String,
+    /// What it is good for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// A JSON schema of its arguments.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters: Option<Value>,
+}
+
+/// What the model is given instead of the transcript, where the client keeps the history itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// The messages, oldest first.
+    pub messages: Vec<ContextMessage>,
+    /// Tools that the model may ask for. The client runs them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolSpec>,
+    /// Further wishes, under the names that OpenAI-compatible upstreams use.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub options: Map<String, Value>,
 }
 
 /// Asks for the rest of an answer that broke off. Not part of the transcript.
 const GO_ON: &str =
     "Your last answer was cut off. Go on exactly where it stops; do not repeat or introduce anything.";
 
-/// The context of a generation, from the stored messages (ascending) of its conversation.
+/// What a context is made of, beside the state.
+#[derive(Clone, Debug)]
+pub struct Sources<'a> {
+    /// The stored messages of the conversation, ascending.
+    pub messages: &'a [Message],
+    /// How many of them a model is given at most.
+    pub limit: usize,
+    /// What the client gave instead.
+    pub prompt: Option<Prompt>,
+    /// Whether the model can go on from the last word of a partial answer.
+    pub prefill: bool,
+}
+
+/// The context of a generation's next call.
 ///
 /// Its question stands last, also when it was asked while another answer was still being written.
-/// Messages that wait for their own turn are left out. A generation that continues a failed one is given
-/// what stands there and asked for the rest.
-pub fn context(state: &Conversation, generation: &Generation, messages: &[Message], limit: usize) -> Context {
+/// Messages that wait for their own turn are left out. A generation that continues a partial answer, a
+/// failed one's or its own, is given what stands there and lets the model go on from it, or asks for the
+/// rest.
+pub fn context(state: &Conversation, generation: &Generation, sources: Sources<'_>) -> Context {
+    let Sources { messages, limit, prompt, prefill } = sources;
+    let partial = partial(generation, messages);
+    let mut context = match prompt {
+        Some(Prompt { messages, tools, options }) => Context { system: None, messages, tools, options },
+        None => {
+            let room = limit.saturating_sub(partial.len());
+            Context { messages: transcript(state, generation, messages, room), ..Context::default() }
+        }
+    };
+    context.system = generation.system.clone();
+    if partial.is_empty() {
+        return context;
+    }
+    if prefill {
+        let said: String = partial.iter().map(|message| plain_text(&message.parts)).collect();
+        // Some upstreams refuse an end in white space; the answer goes on without it.
+        let parts = vec![Part::Text { text: said.trim_end().to_owned() }];
+        context.messages.push(ContextMessage { role: Role::Assistant, parts });
+    } else {
+        context.messages.extend(partial);
+        let parts = vec![Part::Text { text: GO_ON.to_owned() }];
+        context.messages.push(ContextMessage { role: Role::User, parts });
+    }
+    context
+}
+
+/// The transcript up to the question.
+fn transcript(
+    state: &Conversation,
+    generation: &Generation,
+    messages: &[Message],
+    room: usize,
+) -> Vec<ContextMessage> {
     let of = |message: &Message, id: &GenerationId| message.generation_id.as_ref() == Some(id);
     let waits = |message: &Message| state.queue.iter().any(|waiting| of(message, &waiting.id));
     let question = |message: &Message| message.id == generation.message;
-    let partial = |message: &Message| generation.kept.contains(&message.id);
+    let kept = |message: &Message| generation.kept.contains(&message.id);
     let earlier = |message: &Message| {
-        !question(message) && !of(message, &generation.id) && !partial(message) && !waits(message)
+        !question(message) && !of(message, &generation.id) && !kept(message) && !waits(message)
     };
-
-    let said = |message: &&Message| !message.content.is_empty();
     let pick = |wanted: &dyn Fn(&Message) -> bool| {
-        let wanted = messages.iter().filter(|message| wanted(message)).filter(said);
+        let wanted = messages.iter().filter(|message| wanted(message) && !message.content.is_empty());
         wanted.map(ContextMessage::from).collect::<Vec<_>>()
     };
     // What is asked for always goes; the history takes the room that is left.
-    let asked = [pick(&question), pick(&partial)].concat();
+    let asked = pick(&question);
     let mut list = pick(&earlier);
-    list.drain(..(list.len() + asked.len()).saturating_sub(limit).min(list.len()));
+    list.drain(..(list.len() + asked.len()).saturating_sub(room).min(list.len()));
     list.extend(asked);
-    if !generation.kept.is_empty() && list.last().is_some_and(|last| last.role == Role::Assistant) {
-        list.push(ContextMessage { role: Role::User, content: GO_ON.to_owned() });
+    list
+}
+
+/// What stands there as an answer already: of the failed generations that this one continues, and its own
+/// where an earlier attempt was not withdrawn.
+fn partial(generation: &Generation, messages: &[Message]) -> Vec<ContextMessage> {
+    let kept = messages.iter().filter(|message| generation.kept.contains(&message.id));
+    let kept = kept.map(|message| message.content.clone());
+    let own = generation.segments.iter().map(|segment| plain_text(&segment.parts));
+    let said = kept.chain(own).filter(|text| !text.trim().is_empty());
+    said.map(|text| ContextMessage { role: Role::Assistant, parts: vec![Part::Text { text }] }).collect()
+}
+
+impl ContextMessage {
+    /// What is said, without the rest.
+    pub fn text(&self) -> String {
+        plain_text(&self.parts)
     }
-    Context { system: generation.system.clone(), messages: list }
 }
 
 impl From<&Message> for ContextMessage {
     fn from(message: &Message) -> ContextMessage {
-        ContextMessage { role: message.role, content: message.content.clone() }
+        let parts = vec![Part::Text { text: message.content.clone() }];
+        ContextMessage { role: message.role, parts }
     }
 }
 
@@ -68,9 +163,10 @@ mod tests {
 
     fn context_of(world: &World, generation: &str, limit: usize) -> Vec<(Role, String)> {
         let generation = world.generation(generation);
-        let context = context(&world.transcript.state, generation, &world.stored.messages, limit);
+        let sources = Sources { messages: &world.stored.messages, limit, prompt: None, prefill: false };
+        let context = context(&world.transcript.state, generation, sources);
         assert_eq!(context.system.as_deref(), Some("be brief"));
-        context.messages.into_iter().map(|message| (message.role, message.content)).collect()
+        context.messages.into_iter().map(|message| (message.role, plain_text(&message.parts))).collect()
     }
 
     fn user(text: &str) -> (Role, String) {
@@ -121,9 +217,34 @@ mod tests {
     }
 
     #[test]
-    fn s3_what_this_very_run_has_said_is_not_given_back_to_it() {
-        let world = given([answering(G1, "Hel"), interrupted(G1)]);
+    fn s3_what_this_very_run_has_said_and_withdrawn_is_not_given_back_to_it() {
+        let world = given([answering(G1, "Hel"), retracted(G1, 1), retrying(G1, 2, 0), started(G1, 2)]);
         assert_eq!(context_of(&world, G1, 10), [user("question of gen_1")]);
+    }
+
+    #[test]
+    fn g11_a_model_that_can_goes_on_from_the_last_word_of_its_own_partial_answer() {
+        let world = given([answering(G1, "Hel lo "), retrying(G1, 2, 0), started(G1, 2)]);
+        let sources = Sources { messages: &world.stored.messages, limit: 10, prompt: None, prefill: true };
+        let context = context(&world.transcript.state, world.generation(G1), sources);
+        let said: Vec<_> = context.messages.iter().map(|said| (said.role, plain_text(&said.parts))).collect();
+        assert_eq!(said, [user("question of gen_1"), assistant("Hel lo")]);
+    }
+
+    #[test]
+    fn b3_a_prompt_is_given_instead_of_the_transcript() {
+        let world = given([answered(G1, "one"), running(G2)]);
+        let said = |role, text: &str| ContextMessage { role, parts: vec![Part::Text { text: text.into() }] };
+        let prompt = Prompt {
+            messages: vec![said(Role::System, "s"), said(Role::User, "u")],
+            tools: vec![ToolSpec { name: "t".into(), description: None, parameters: None }],
+            options: Map::from_iter([("temperature".to_owned(), Value::from(1))]),
+        };
+        let prompt = Some(prompt.clone());
+        let sources = Sources { messages: &world.stored.messages, limit: 10, prompt, prefill: false };
+        let given = context(&world.transcript.state, world.generation(G2), sources);
+        assert_eq!(given.messages, [said(Role::System, "s"), said(Role::User, "u")]);
+        assert_eq!((given.tools.len(), given.options.len()), (1, 1));
     }
 
     #[test]

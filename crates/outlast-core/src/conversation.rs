@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::generation::{Phase, Segment};
 use crate::message::TextKind;
 use crate::{
-    ConversationId, Entry, Event, Generation, GenerationId, MessageId, MessageStatus, RetryMode, RetryOf,
-    Role, Seq, Timestamp, UserId,
+    ConversationId, Entry, Event, Generation, GenerationId, MessageId, MessageStatus, Part, RetryMode,
+    RetryOf, Role, Seq, Timestamp, UserId,
 };
 
 /// How much of the first message is kept to make a title of.
@@ -81,6 +81,7 @@ impl Conversation {
             | Event::SegmentClosed { .. }
             | Event::TextAdded { .. }
             | Event::ThinkingAdded { .. }
+            | Event::ToolCalled { .. }
             | Event::UsageReported { .. }
             | Event::AttemptRetracted { .. }
             | Event::RetryScheduled { .. }
@@ -132,7 +133,17 @@ impl Conversation {
     }
 
     fn enqueue(&mut self, entry: &Entry) {
-        let Event::GenerationQueued { message_id, model, digest, system, metadata, retry_of } = &entry.event
+        let Event::GenerationQueued {
+            message_id,
+            model,
+            digest,
+            system,
+            metadata,
+            retry_of,
+            prompt,
+            answer_id,
+            producer,
+        } = &entry.event
         else {
             return;
         };
@@ -151,6 +162,10 @@ impl Conversation {
             system: system.clone(),
             metadata: metadata.clone(),
             retry_of: retry_of.clone(),
+            prompt_seq: prompt.is_some().then_some(entry.seq).or(self.prompt_of(retry_of.as_ref())),
+            answer_id: answer_id.clone(),
+            producer: *producer,
+            produced: Seq::ZERO,
             first_seq,
             last_seq: entry.seq,
             kept,
@@ -167,6 +182,13 @@ impl Conversation {
             output_tokens: 0,
             chunks_received: 0,
         });
+    }
+
+    /// What a generation was given holds for those that take it up again.
+    fn prompt_of(&self, retry_of: Option<&RetryOf>) -> Option<Seq> {
+        let failed =
+            self.current.as_ref().filter(|failed| Some(&failed.id) == retry_of.map(|of| &of.generation_id));
+        failed?.prompt_seq
     }
 
     /// What a continuation goes on from: all that stands there as an answer to the same question.
@@ -210,6 +232,9 @@ impl Conversation {
 impl Generation {
     pub(crate) fn apply(&mut self, entry: &Entry) {
         self.last_seq = entry.seq;
+        if entry.event.is_produced() {
+            self.produced = entry.seq;
+        }
         match &entry.event {
             Event::AttemptStarted { attempt, .. } => {
                 self.attempt = *attempt;
@@ -223,6 +248,7 @@ impl Generation {
                 seq: entry.seq,
                 created_at: entry.ts,
                 attempt: self.attempt,
+                role: Role::Assistant,
                 parts: Vec::new(),
                 status: MessageStatus::Streaming,
             }),
@@ -232,6 +258,18 @@ impl Generation {
             }
             Event::ThinkingAdded { message_id, text, chunks } => {
                 self.add_text(message_id, TextKind::Thinking, text, *chunks);
+            }
+            Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input } => {
+                let (id, name) = (tool_use_id.clone(), tool_name.clone());
+                self.segments.push(Segment {
+                    message: message_id.clone(),
+                    seq: entry.seq,
+                    created_at: entry.ts,
+                    attempt: self.attempt,
+                    role: Role::Tool,
+                    parts: vec![Part::ToolUse { id, name, input: tool_input.clone() }],
+                    status: MessageStatus::Complete,
+                });
             }
             Event::UsageReported { input_tokens, output_tokens } => {
                 self.input_tokens += input_tokens;
@@ -328,7 +366,8 @@ mod tests {
     }
 
     fn decide_retry_of(state: &Conversation) -> Vec<Entry> {
-        crate::decide(state, retry(G1, crate::RetryMode::Retry, G2), CREATED).unwrap()
+        crate::decide(state, retry(G1, crate::RetryMode::Retry, G2), &crate::Rules::default(), CREATED)
+            .unwrap()
     }
 
     #[test]

@@ -5,9 +5,11 @@ use serde_json::Value;
 use crate::entries::Entries;
 use crate::generation::Phase;
 use crate::message::plain_text;
+use crate::observe::observe_stream;
 use crate::{
-    CancelReason, Conversation, Entry, Event, Generation, GenerationId, GenerationStatus, Message, MessageId,
-    MessageStatus, Part, RequestId, RetryMode, RetryOf, Role, Timestamp,
+    CallEnd, CancelReason, Conversation, Entry, Event, Generation, GenerationId, GenerationStatus, Message,
+    MessageId, MessageStatus, Part, Piece, Producer, Prompt, RequestId, RetryMode, RetryOf, Role, Rules, Seq,
+    Streamed, Timestamp,
 };
 
 /// How many generations may wait behind the one under way. More is a client that sends without reading.
@@ -37,6 +39,15 @@ pub enum Command {
     },
     /// Take up a generation that failed or was cancelled.
     Retry(Retry),
+    /// Become the producer of a generation that a worker makes. Whoever was it before is no more.
+    Claim {
+        /// Which.
+        generation: GenerationId,
+        /// Whether what was shown stays.
+        keep: bool,
+    },
+    /// Append what a worker made.
+    Produce(Produce),
     /// Set title or metadata.
     Update {
         /// The new title, if it is to change.
@@ -57,8 +68,16 @@ pub struct Start {
     pub request: RequestId,
     /// Fingerprint of the request.
     pub digest: String,
-    /// What the user says.
+    /// Who speaks: the user, or whoever said the last message of a prompt.
+    pub role: Role,
+    /// What is said.
     pub parts: Vec<Part>,
+    /// What the model is given instead of the transcript.
+    pub prompt: Option<Prompt>,
+    /// The id that the client wants its answer's first message to have.
+    pub answer_id: Option<MessageId>,
+    /// Who makes the answer, if not a model of the settings.
+    pub producer: Option<Producer>,
     /// The model, by its name in the settings.
     pub model: String,
     /// Instructions for the model.
@@ -86,6 +105,40 @@ pub struct Retry {
     pub digest: String,
     /// The generation that this request began before, if it did.
     pub earlier: Option<Earlier>,
+}
+
+/// A batch of a worker: all of it or nothing.
+#[derive(Clone, Debug)]
+pub struct Produce {
+    /// For which generation.
+    pub generation: GenerationId,
+    /// The epoch that the worker was given: the attempt it makes.
+    pub epoch: u32,
+    /// The last event that the worker knows to be its own. A mere sign of life names none.
+    pub expected: Option<Seq>,
+    /// What it made, in order.
+    pub pieces: Vec<Piece>,
+    /// How it ended, if it did.
+    pub end: Option<ProducedEnd>,
+    /// The id for a new message, should one begin and its id not be settled.
+    pub new_message: MessageId,
+}
+
+/// How a worker ends a generation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProducedEnd {
+    /// Answered.
+    Done {
+        /// Why it stopped.
+        reason: String,
+    },
+    /// Failed. What was said stays.
+    Failed {
+        /// For a person.
+        message: String,
+        /// For a program.
+        code: String,
+    },
 }
 
 /// What a request began when it came before.
@@ -147,13 +200,42 @@ pub enum Refusal {
         /// What it is.
         status: GenerationStatus,
     },
+    /// A worker can only make what was begun for one.
+    #[error("the generation is made by this server, not by a worker")]
+    NotExternal,
+    /// Only the worker can let it go on: nobody else makes it.
+    #[error("the generation is made by a worker: it goes on when a worker claims it")]
+    External,
+    /// Another one is the producer now, or the worker was silent for too long.
+    #[error("epoch {epoch} is over: the generation is {} in epoch {current}", status.as_str())]
+    StaleProducer {
+        /// What the worker said.
+        epoch: u32,
+        /// What it is.
+        current: u32,
+        /// How far the generation is.
+        status: GenerationStatus,
+    },
+    /// The batch does not begin where the last one ended.
+    #[error("the producer's last event is {last}, not {expected}")]
+    SeqConflict {
+        /// What the worker said.
+        expected: Seq,
+        /// What it is.
+        last: Seq,
+    },
     /// Only the last generation, and only one that failed or was cancelled, can be taken up again.
     #[error("only the conversation's last generation can be retried, and only if it failed or was cancelled")]
     NotRetryable,
 }
 
 /// What comes of a command: the events that make it true, or why nothing does.
-pub fn decide(state: &Conversation, command: Command, now: Timestamp) -> Result<Vec<Entry>, Refusal> {
+pub fn decide(
+    state: &Conversation,
+    command: Command,
+    rules: &Rules,
+    now: Timestamp,
+) -> Result<Vec<Entry>, Refusal> {
     let mut entries = Entries::after(state, now);
     match command {
         Command::Start(start) => decide_start(state, start, &mut entries)?,
@@ -162,10 +244,15 @@ pub fn decide(state: &Conversation, command: Command, now: Timestamp) -> Result<
             let generation = live(state, &generation)?; // the first cancel wins; later ones are told so
             entries.of(generation, Event::Cancelled { reason: CancelReason::User });
         }
+        Command::Claim { generation, keep } => decide_claim(state, &generation, keep, &mut entries)?,
+        Command::Produce(produce) => decide_produce(state, produce, rules, &mut entries)?,
         Command::Resume { generation, by } => {
             let generation = interrupted(state, &generation)?; // of two tabs that press Resume, one wins
+            if generation.producer.is_some() {
+                return Err(Refusal::External);
+            }
             entries.of(generation, Event::Resumed { by });
-            start_again(generation, "resumed", &mut entries);
+            start_again(generation, "resumed", rules, &mut entries);
         }
         Command::Dismiss { generation } => {
             let generation = interrupted(state, &generation)?;
@@ -200,7 +287,7 @@ fn decide_start(state: &Conversation, start: Start, entries: &mut Entries) -> Re
         id: start.message.clone(),
         conversation_id: state.id.clone(),
         generation_id: Some(start.generation.clone()),
-        role: Role::User,
+        role: start.role,
         content: plain_text(&start.parts),
         parts: start.parts,
         status: MessageStatus::Complete,
@@ -216,6 +303,9 @@ fn decide_start(state: &Conversation, start: Start, entries: &mut Entries) -> Re
         system: start.system,
         metadata: start.metadata.filter(|metadata| !metadata.is_null()), // null and absent are the same
         retry_of: None,
+        prompt: start.prompt,
+        answer_id: start.answer_id,
+        producer: start.producer,
     };
     entries.of_new(&start.generation, &start.request, queued);
     if busy.is_none() || start.when_busy == WhenBusy::Interrupt {
@@ -242,6 +332,9 @@ fn decide_retry(state: &Conversation, retry: &Retry, entries: &mut Entries) -> R
         system: failed.system.clone(),
         metadata: failed.metadata.clone(),
         retry_of: Some(RetryOf { generation_id: failed.id.clone(), mode: retry.mode }),
+        prompt: None, // the first one's holds for all that take it up again
+        answer_id: None,
+        producer: failed.producer,
     };
     entries.of_new(&retry.generation, &retry.request, queued);
     let shown = failed.answer_messages();
@@ -258,11 +351,80 @@ fn decide_retry(state: &Conversation, retry: &Retry, entries: &mut Entries) -> R
     Ok(())
 }
 
-/// Withdraws what the last attempt showed and begins the next: no client may see the same text twice.
-pub(crate) fn start_again(generation: &Generation, reason: &str, entries: &mut Entries) {
-    retract(generation, generation.shown_by_attempt(), reason, entries);
+fn decide_claim(
+    state: &Conversation,
+    id: &GenerationId,
+    keep: bool,
+    entries: &mut Entries,
+) -> Result<(), Refusal> {
+    let generation = external(state, id)?;
+    match generation.phase {
+        Phase::Interrupted => entries.of(generation, Event::Resumed { by: "worker".to_owned() }),
+        Phase::Running => {}
+        _ => return Err(stale(generation, 0)), // it has to wait for its turn
+    }
+    if !keep {
+        retract(generation, generation.shown(), "begun anew by its worker", entries);
+    }
     let attempt = generation.attempt + 1;
     entries.of(generation, Event::AttemptStarted { model: generation.model.clone(), attempt });
+    Ok(())
+}
+
+fn decide_produce(
+    state: &Conversation,
+    produce: Produce,
+    rules: &Rules,
+    entries: &mut Entries,
+) -> Result<(), Refusal> {
+    let generation = external(state, &produce.generation)?;
+    if generation.phase != Phase::Running || generation.attempt != produce.epoch {
+        return Err(stale(generation, produce.epoch));
+    }
+    if let Some(expected) = produce.expected.filter(|expected| *expected != generation.produced) {
+        return Err(Refusal::SeqConflict { expected, last: generation.produced });
+    }
+    let (end, failed) = match produce.end {
+        None => (None, None),
+        Some(ProducedEnd::Done { reason }) => (Some(CallEnd::Finished { reason }), None),
+        Some(ProducedEnd::Failed { message, code }) => (None, Some((message, code))),
+    };
+    let pieces = produce.pieces;
+    let new_message = generation.next_message().cloned().unwrap_or(produce.new_message);
+    let (id, attempt) = (produce.generation, produce.epoch);
+    let streamed = Streamed { generation: id, attempt, pieces, end, new_message };
+    observe_stream(generation, streamed, rules, entries);
+    // An answer that grew too long has ended by that already.
+    if let Some((error_message, code)) = failed.filter(|_| !entries.has_end()) {
+        entries.of(generation, Event::Failed { error_message, code });
+    }
+    Ok(())
+}
+
+/// The generation of that id, if a worker makes it and it is not over.
+fn external<'a>(state: &'a Conversation, id: &GenerationId) -> Result<&'a Generation, Refusal> {
+    let generation = live(state, id)?;
+    if generation.producer.is_some() { Ok(generation) } else { Err(Refusal::NotExternal) }
+}
+
+fn stale(generation: &Generation, epoch: u32) -> Refusal {
+    Refusal::StaleProducer { epoch, current: generation.attempt, status: generation.status() }
+}
+
+/// Withdraws what the last attempt showed and begins the next: no client may see the same text twice.
+pub(crate) fn start_again(generation: &Generation, reason: &str, rules: &Rules, entries: &mut Entries) {
+    if !goes_on(generation, rules) {
+        retract(generation, generation.shown(), reason, entries);
+    }
+    let attempt = generation.attempt + 1;
+    entries.of(generation, Event::AttemptStarted { model: generation.model.clone(), attempt });
+}
+
+/// Whether the next attempt goes on from the last word of this one, so that nothing has to be withdrawn.
+/// Only words can be gone on from: after thinking or a tool call the model begins anew.
+pub(crate) fn goes_on(generation: &Generation, rules: &Rules) -> bool {
+    let parts = || generation.segments.iter().flat_map(|segment| &segment.parts);
+    rules.prefill.contains(&generation.model) && parts().all(|part| matches!(part, Part::Text { .. }))
 }
 
 /// Withdraws what the last attempt showed, if it showed anything.
@@ -308,7 +470,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::Seq;
     use crate::testing::{interrupted, *};
 
     const START: [&str; 3] = ["message.added", "generation.queued", "chat.started"];
@@ -672,5 +833,80 @@ mod tests {
         let before = world.transcript.state.clone();
         world.crash();
         assert_eq!(world.transcript.state, before);
+    }
+
+    fn made_elsewhere() -> World {
+        let start = Start { producer: Some(Producer::External), ..request(G1) };
+        let mut world = given([]).when(Command::Start(start)).then(START);
+        world.worker = Some(1);
+        world
+    }
+
+    fn batch(epoch: u32, expected: Seq, end: Option<ProducedEnd>) -> Command {
+        let (generation, pieces) = (G1.into(), vec![words("Hel")]);
+        let (expected, new_message) = (Some(expected), "made".into());
+        Command::Produce(Produce { generation, epoch, expected, pieces, end, new_message })
+    }
+
+    #[test]
+    fn x3_a_worker_appends_where_its_last_batch_ended() {
+        let world = made_elsewhere();
+        let first = batch(1, Seq(3), None);
+        let world = world.when(first).then(["assistant.segment.started", "chat.delta"]);
+        assert_eq!(world.generation(G1).produced, Seq(5));
+        let again = batch(1, Seq(3), None);
+        let conflict = Refusal::SeqConflict { expected: Seq(3), last: Seq(5) };
+        let world = world.when(again).refused(conflict);
+        let second = batch(1, Seq(5), Some(ProducedEnd::Done { reason: "stop".into() }));
+        world.when(second).then(["chat.delta", "assistant.segment.ended", "chat.done"]);
+    }
+
+    #[test]
+    fn x3_what_others_do_meanwhile_does_not_disturb_a_worker() {
+        let world = made_elsewhere().when(rename("Tea")).then(["conversation.updated"]);
+        let next = batch(1, Seq(3), None);
+        world.when(next).then(["assistant.segment.started", "chat.delta"]);
+    }
+
+    #[test]
+    fn x3_a_claim_ends_the_epoch_of_whoever_made_it_before() {
+        let claim = |keep| Command::Claim { generation: G1.into(), keep };
+        let world = made_elsewhere();
+        let first = batch(1, Seq(3), None);
+        let world = world.when(first).then(["assistant.segment.started", "chat.delta"]);
+        let world = world.when(claim(true)).then(["chat.started"]);
+        let old = batch(1, Seq(5), None);
+        let status = GenerationStatus::Running;
+        let world = world.when(old).refused(Refusal::StaleProducer { epoch: 1, current: 2, status });
+        let new = batch(2, Seq(6), None);
+        let world = world.when(new).then(["chat.delta"]);
+        world.when(claim(false)).then(["attempt.retracted", "chat.started"]);
+    }
+
+    #[test]
+    fn x3_a_worker_that_was_lost_has_to_claim_again() {
+        let silent = crate::Report::ProducerSilent { generation: G1.into() };
+        let world = made_elsewhere().observed(silent).then(["chat.interrupted"]);
+        let late = batch(1, Seq(3), None);
+        let status = GenerationStatus::Interrupted;
+        let world = world.when(late).refused(Refusal::StaleProducer { epoch: 1, current: 1, status });
+        let world = world.when(resume(G1)).refused(Refusal::External);
+        let claim = Command::Claim { generation: G1.into(), keep: true };
+        world.when(claim).then(["chat.resumed", "chat.started"]);
+    }
+
+    #[test]
+    fn x3_only_what_was_begun_for_a_worker_can_be_made_by_one() {
+        let world = given([running(G1)]);
+        let made = batch(1, Seq(3), None);
+        let world = world.when(made).refused(Refusal::NotExternal);
+        world.when(Command::Claim { generation: G1.into(), keep: true }).refused(Refusal::NotExternal);
+    }
+
+    #[test]
+    fn x5_a_worker_is_told_that_its_generation_was_cancelled() {
+        let world = made_elsewhere().when(cancel(G1)).then(["chat.cancelled"]);
+        let late = batch(1, Seq(3), None);
+        world.when(late).refused(Refusal::AlreadyEnded { status: GenerationStatus::Cancelled });
     }
 }

@@ -7,7 +7,7 @@ use crate::generation::{Phase, Segment};
 use crate::message::plain_text;
 use crate::{
     Conversation, ConversationId, Entry, Event, Generation, GenerationId, GenerationStatus, Message,
-    MessageId, MessageStatus, Part, RequestId, RetryOf, Role, Seq, Timestamp,
+    MessageId, MessageStatus, Part, RequestId, RetryOf, Seq, Timestamp,
 };
 
 /// A change that an append makes to the documents.
@@ -139,9 +139,9 @@ pub fn apply_with_documents(state: &mut Conversation, entries: &[Entry]) -> Vec<
             Event::AttemptRetracted { message_ids, .. } => {
                 changes.extend(message_ids.iter().cloned().map(DocumentChange::MessageRemoved));
             }
-            Event::SegmentOpened { message_id } | Event::SegmentClosed { message_id } => {
-                changed.push(message_id)
-            }
+            Event::SegmentOpened { message_id }
+            | Event::SegmentClosed { message_id }
+            | Event::ToolCalled { message_id, .. } => changed.push(message_id),
             // The state forgets a generation that ended as soon as another takes its place, which may be
             // in these very entries: write it down while it is known.
             event if event.is_end() => changes.extend(ended_documents(state, entry, &changed)),
@@ -276,7 +276,7 @@ pub(crate) fn segment_message(
         id: segment.message.clone(),
         conversation_id: conversation.clone(),
         generation_id: Some(generation.id.clone()),
-        role: Role::Assistant,
+        role: segment.role,
         content: plain_text(&parts),
         parts,
         status: segment.status,
@@ -392,7 +392,7 @@ mod tests {
         let mut state = world.transcript.state.clone();
         let text = observe(&state, says(G1, 1, "lo"), &world.rules, world.now);
         assert_eq!(apply_with_documents(&mut state, &text), []);
-        let end = decide(&state, cancel(G1), world.now).unwrap();
+        let end = decide(&state, cancel(G1), &world.rules, world.now).unwrap();
         assert_eq!(apply_with_documents(&mut state, &end).len(), 3, "conversation, message, generation");
         assert_eq!(apply_with_documents(&mut state, &[]), []);
     }

@@ -23,9 +23,22 @@ impl Entries {
     pub(crate) fn text_bytes(&self) -> usize {
         let bytes = |entry: &Entry| match &entry.event {
             Event::TextAdded { text, .. } | Event::ThinkingAdded { text, .. } => text.len(),
+            Event::ToolCalled { tool_input, .. } => tool_input.to_string().len(),
             _ => 0,
         };
         self.list.iter().map(bytes).sum()
+    }
+
+    /// Whether the list shows anything that a model cannot go on from.
+    pub(crate) fn has_more_than_words(&self) -> bool {
+        let more =
+            |entry: &Entry| matches!(entry.event, Event::ThinkingAdded { .. } | Event::ToolCalled { .. });
+        self.list.iter().any(more)
+    }
+
+    /// Whether the list ends a generation.
+    pub(crate) fn has_end(&self) -> bool {
+        self.list.iter().any(|entry| entry.event.is_end())
     }
 
     /// Where the next event will stand.

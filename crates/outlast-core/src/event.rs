@@ -5,7 +5,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::{GenerationId, Message, MessageId, RequestId, Seq, Timestamp};
+use crate::{GenerationId, Message, MessageId, Prompt, RequestId, Seq, Timestamp};
 
 /// One event in its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -60,6 +60,15 @@ pub enum Event {
         /// The failed generation that this one takes up again.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_of: Option<RetryOf>,
+        /// What the model is given instead of the transcript.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        prompt: Option<Prompt>,
+        /// The id that the client wants its answer's first message to have.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer_id: Option<MessageId>,
+        /// Who makes the answer, if not a model of the settings.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        producer: Option<Producer>,
     },
     /// A call to the model begins.
     #[serde(rename = "chat.started")]
@@ -102,6 +111,18 @@ pub enum Event {
         /// How many pieces of the upstream were gathered into this one.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         chunks: u32,
+    },
+    /// The model asked for a tool: a message of its own.
+    #[serde(rename = "tool.start")]
+    ToolCalled {
+        /// The new message.
+        message_id: MessageId,
+        /// Names the call.
+        tool_use_id: String,
+        /// Which tool.
+        tool_name: String,
+        /// Its arguments: an object, or the very text if the model wrote none.
+        tool_input: Value,
     },
     /// What the call cost, as the upstream counts.
     #[serde(rename = "usage")]
@@ -167,6 +188,14 @@ pub enum Event {
     },
 }
 
+/// Who makes an answer, if not a model of the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Producer {
+    /// A worker elsewhere, which appends what it makes.
+    External,
+}
+
 /// The generation that is taken up again, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -224,6 +253,7 @@ impl Event {
         "assistant.segment.ended",
         "chat.delta",
         "thinking.delta",
+        "tool.start",
         "usage",
         "attempt.retracted",
         "retry.scheduled",
@@ -237,6 +267,29 @@ impl Event {
     /// Whether nothing of this generation can follow.
     pub fn is_end(&self) -> bool {
         matches!(self, Event::Completed { .. } | Event::Failed { .. } | Event::Cancelled { .. })
+    }
+
+    /// Whether this is what a producer brings, or the beginning of its work.
+    pub(crate) fn is_produced(&self) -> bool {
+        match self {
+            Event::AttemptStarted { .. }
+            | Event::SegmentOpened { .. }
+            | Event::SegmentClosed { .. }
+            | Event::TextAdded { .. }
+            | Event::ThinkingAdded { .. }
+            | Event::ToolCalled { .. }
+            | Event::UsageReported { .. }
+            | Event::Completed { .. }
+            | Event::Failed { .. } => true,
+            Event::ConversationUpdated { .. }
+            | Event::MessageAdded { .. }
+            | Event::GenerationQueued { .. }
+            | Event::AttemptRetracted { .. }
+            | Event::RetryScheduled { .. }
+            | Event::Interrupted { .. }
+            | Event::Resumed { .. }
+            | Event::Cancelled { .. } => false,
+        }
     }
 
     /// Whether this only adds text. Such events change no document and may be saved late when the

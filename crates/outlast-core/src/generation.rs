@@ -4,7 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::message::{TextKind, push_text};
-use crate::{CancelReason, GenerationId, MessageId, MessageStatus, Part, RequestId, RetryOf, Seq, Timestamp};
+use crate::{
+    CancelReason, GenerationId, MessageId, MessageStatus, Part, Producer, RequestId, RetryOf, Role, Seq,
+    Timestamp,
+};
 
 /// A user's message and everything done to answer it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +28,19 @@ pub struct Generation {
     pub metadata: Option<Value>,
     /// The failed generation that this one takes up again.
     pub retry_of: Option<RetryOf>,
+    /// Where the log holds what the model is given instead of the transcript, if anything. It may be long
+    /// and is read for a call alone.
+    #[serde(default)]
+    pub prompt_seq: Option<Seq>,
+    /// The id that the client wants its answer's first message to have.
+    #[serde(default)]
+    pub answer_id: Option<MessageId>,
+    /// Who makes the answer, if not a model of the settings.
+    #[serde(default)]
+    pub producer: Option<Producer>,
+    /// The last event that its producer brought: where the next batch must begin.
+    #[serde(default)]
+    pub produced: Seq,
     /// Its first event.
     pub first_seq: Seq,
     /// Its newest event.
@@ -91,7 +107,7 @@ pub enum Phase {
     },
 }
 
-/// A contiguous piece of what the assistant said: one message of the transcript.
+/// A contiguous piece of what the assistant said, or a tool it asked for: one message of the transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Segment {
     /// Its message.
@@ -102,10 +118,17 @@ pub struct Segment {
     pub created_at: Timestamp,
     /// The attempt that said it.
     pub attempt: u32,
+    /// The assistant, or the tool that was asked for.
+    #[serde(default = "assistant")]
+    pub role: Role,
     /// What was said.
     pub parts: Vec<Part>,
     /// Whether text may still be added, else how it ended.
     pub status: MessageStatus,
+}
+
+fn assistant() -> Role {
+    Role::Assistant
 }
 
 impl Segment {
@@ -141,10 +164,17 @@ impl Generation {
         self.segments.last().filter(|segment| segment.is_open())
     }
 
-    /// The messages that the current attempt has shown.
-    pub fn shown_by_attempt(&self) -> Vec<MessageId> {
-        let by_attempt = |segment: &&Segment| segment.attempt == self.attempt;
-        self.segments.iter().filter(by_attempt).map(|segment| segment.message.clone()).collect()
+    /// The id that the next message must have, if that is settled: while one is open there is no other, and
+    /// the first has the one that the client wants.
+    pub fn next_message(&self) -> Option<&MessageId> {
+        let taken = |id: &&MessageId| self.segments.iter().any(|segment| segment.message == **id);
+        let wanted = self.answer_id.as_ref().filter(|id| !taken(id));
+        self.open_segment().map(|segment| &segment.message).or(wanted)
+    }
+
+    /// The messages that it has shown and not withdrawn.
+    pub fn shown(&self) -> Vec<MessageId> {
+        self.segments.iter().map(|segment| segment.message.clone()).collect()
     }
 
     /// The messages that answer its question: those it continues, then its own.
@@ -156,7 +186,8 @@ impl Generation {
     pub(crate) fn answer_bytes(&self) -> usize {
         let bytes = |part: &Part| match part {
             Part::Text { text } | Part::Thinking { text } => text.len(),
-            Part::ToolUse { .. } | Part::ToolResult { .. } => 0,
+            Part::ToolUse { input, .. } => input.to_string().len(),
+            Part::ToolResult { .. } | Part::Image { .. } => 0,
         };
         self.segments.iter().flat_map(|segment| &segment.parts).map(bytes).sum()
     }

@@ -27,14 +27,16 @@ mod proofs;
 mod testing;
 
 pub use codec::{DecodeError, Head, decode, encode, head};
-pub use context::{Context, ContextMessage, context};
+pub use context::{Context, ContextMessage, Prompt, Sources, ToolSpec, context};
 pub use conversation::Conversation;
-pub use decide::{Command, Earlier, QUEUE_MAX, Refusal, Retry, Start, WhenBusy, decide};
+pub use decide::{
+    Command, Earlier, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, Start, WhenBusy, decide,
+};
 pub use documents::{
     ConversationDocument, ConversationStatus, DocumentChange, GenerationDocument, apply_with_documents,
     conversation_document, generation_document,
 };
-pub use event::{CancelReason, Entry, Event, RetryMode, RetryOf};
+pub use event::{CancelReason, Entry, Event, Producer, RetryMode, RetryOf};
 pub use generation::{Generation, GenerationStatus, Phase, Segment};
 pub use ids::{ConversationId, GenerationId, MessageId, RequestId, Seq, UserId};
 pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};

@@ -72,6 +72,11 @@ pub enum Part {
         /// The words.
         text: String,
     },
+    /// A picture that the user shows.
+    Image {
+        /// Where it is, or itself as a `data:` address.
+        url: String,
+    },
     /// The model asks for a tool.
     ToolUse {
         /// Names the call.
@@ -106,7 +111,9 @@ pub(crate) fn push_text(parts: &mut Vec<Part>, kind: TextKind, added: &str) {
 pub fn plain_text(parts: &[Part]) -> String {
     let said = |part: &Part| match part {
         Part::Text { text } => text.clone(),
-        Part::Thinking { .. } | Part::ToolUse { .. } | Part::ToolResult { .. } => String::new(),
+        Part::Thinking { .. } | Part::Image { .. } | Part::ToolUse { .. } | Part::ToolResult { .. } => {
+            String::new()
+        }
     };
     parts.iter().map(said).collect()
 }

@@ -16,6 +16,8 @@ pub struct Surroundings<'a> {
     pub owned_after: Seq,
     /// Since when nobody watches.
     pub unwatched_since: Option<Timestamp>,
+    /// When a worker was last heard, or the owner took over if none was heard since.
+    pub producer_heard: Timestamp,
     /// The settings.
     pub rules: &'a Rules,
 }
@@ -61,6 +63,13 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
         Phase::Interrupted => Next::Nothing, // waits for a person, for as long as it takes
         Phase::Running | Phase::Retrying { .. } if abandoned => {
             Next::Observe(Report::Abandoned { generation: id() })
+        }
+        Phase::Running if generation.producer.is_some() => {
+            let silent = around.producer_heard.after(around.rules.producer_silence);
+            if silent <= around.now {
+                return Next::Observe(Report::ProducerSilent { generation: id() });
+            }
+            Next::WakeAt(limit.map_or(silent, |limit| limit.min(silent)))
         }
         Phase::Running => match call_owed(generation, around) {
             Some(owed) => owed,
@@ -263,5 +272,17 @@ mod tests {
         assert_eq!(late.next(), Next::WakeAt(limit));
         let late = World { now: limit, ..late };
         assert_eq!(late.next(), Next::Observe(abandoned(G1)));
+    }
+
+    #[test]
+    fn x3_a_worker_that_is_silent_for_too_long_is_lost() {
+        let start = crate::Start { producer: Some(crate::Producer::External), ..request(G1) };
+        let mut world = given([]);
+        world.command(crate::Command::Start(start)).unwrap();
+        world.producer_heard = world.now;
+        let silent = world.now.after(world.rules.producer_silence);
+        assert_eq!(world.next(), Next::WakeAt(silent), "nothing is called here");
+        world.now = silent;
+        assert_eq!(world.next(), Next::Observe(Report::ProducerSilent { generation: G1.into() }));
     }
 }

@@ -1,13 +1,15 @@
 //! What the world reports, and what comes of it. A report is never refused; a stale one yields nothing.
 
-use crate::decide::{retract, start_again};
+use serde_json::Value;
+
+use crate::decide::{goes_on, retract, start_again};
 use crate::entries::Entries;
 use crate::generation::Phase;
 use crate::message::TextKind;
 use crate::rules::retry_delay;
 use crate::{
     CancelReason, Conversation, Entry, Event, Failure, FailureClass, Generation, GenerationId, MessageId,
-    Recovery, Rules, Timestamp,
+    Part, Recovery, Rules, Timestamp,
 };
 
 /// Something that happened outside.
@@ -37,6 +39,11 @@ pub enum Report {
         /// Which.
         generation: GenerationId,
     },
+    /// The worker that makes it was not heard for too long.
+    ProducerSilent {
+        /// Which.
+        generation: GenerationId,
+    },
 }
 
 /// What a call to a model brought since the last report.
@@ -50,7 +57,7 @@ pub struct Streamed {
     pub pieces: Vec<Piece>,
     /// Whether the call is over, and how.
     pub end: Option<CallEnd>,
-    /// The id for a new message, should one begin.
+    /// The id for a new message, should one begin; further ones are named after it.
     pub new_message: MessageId,
 }
 
@@ -65,6 +72,15 @@ pub enum Piece {
         text: String,
         /// How many pieces of the upstream they were.
         chunks: u32,
+    },
+    /// The model asks for a tool.
+    ToolCall {
+        /// Names the call.
+        id: String,
+        /// Which tool.
+        name: String,
+        /// Its arguments: an object, or the very text if the model wrote none.
+        input: Value,
     },
     /// What it cost.
     Usage {
@@ -106,7 +122,7 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
                 match rules.recovery {
                     // Without tools nothing has an unknown outcome, so `safe` goes on like `auto`.
                     Recovery::Safe | Recovery::Auto => {
-                        start_again(generation, "the server was restarted", &mut entries);
+                        start_again(generation, "the server was restarted", rules, &mut entries);
                     }
                     Recovery::Ask => {
                         let reason = "the server was restarted".to_owned();
@@ -118,18 +134,26 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
         Report::RetryDue { generation } => {
             let retrying = |phase: &Phase| matches!(phase, Phase::Retrying { until } if *until <= now);
             if let Some(generation) = in_phase(state, &generation, retrying) {
-                start_again(generation, "retried", &mut entries);
+                start_again(generation, "retried", rules, &mut entries);
             }
         }
         Report::TurnCame { generation } => {
             let first = state.queue.front().filter(|first| first.id == generation);
             if let Some(first) = first.filter(|_| state.active().is_none()) {
-                start_again(first, "", &mut entries);
+                start_again(first, "", rules, &mut entries);
             }
         }
         Report::TitleOwed => {
             if let Some(title) = state.title_owed() {
                 entries.of_conversation(Event::ConversationUpdated { title: Some(title), metadata: None });
+            }
+        }
+        Report::ProducerSilent { generation } => {
+            let made_elsewhere = |generation: &&Generation| generation.producer.is_some();
+            let running = in_phase(state, &generation, |phase| *phase == Phase::Running);
+            if let Some(generation) = running.filter(made_elsewhere) {
+                let reason = format!("its worker was not heard for {} s", rules.producer_silence.as_secs());
+                entries.of(generation, Event::Interrupted { reason, round: 0 });
             }
         }
         Report::Abandoned { generation } => {
@@ -142,14 +166,29 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
     entries.finish()
 }
 
-fn observe_stream(generation: &Generation, streamed: Streamed, rules: &Rules, entries: &mut Entries) {
+pub(crate) fn observe_stream(
+    generation: &Generation,
+    streamed: Streamed,
+    rules: &Rules,
+    entries: &mut Entries,
+) {
     let mut open = generation.open_segment().map(|segment| segment.message.clone());
+    let mut names = Names { first: streamed.new_message, given: usize::from(open.is_some()) };
+    let mut shown = Vec::new();
+    let mut after_space = resumes_after_space(generation);
     for piece in streamed.pieces {
         match piece {
-            Piece::Text { text, .. } if text.is_empty() => {}
-            Piece::Text { kind, text, chunks } => {
+            Piece::Text { kind, mut text, chunks } => {
+                if after_space {
+                    text.drain(..text.len() - text.trim_start().len());
+                }
+                if text.is_empty() {
+                    continue;
+                }
+                after_space = false;
                 let message_id = open.get_or_insert_with(|| {
-                    let message_id = streamed.new_message.clone();
+                    let message_id = names.next();
+                    shown.push(message_id.clone());
                     entries.of(generation, Event::SegmentOpened { message_id: message_id.clone() });
                     message_id
                 });
@@ -162,6 +201,13 @@ fn observe_stream(generation: &Generation, streamed: Streamed, rules: &Rules, en
                     },
                 );
             }
+            Piece::ToolCall { id: tool_use_id, name: tool_name, input: tool_input } => {
+                close(&mut open, generation, entries);
+                let message_id = names.next();
+                shown.push(message_id.clone());
+                let called = Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input };
+                entries.of(generation, called);
+            }
             Piece::Usage { input_tokens, output_tokens } => {
                 entries.of(generation, Event::UsageReported { input_tokens, output_tokens });
             }
@@ -170,16 +216,45 @@ fn observe_stream(generation: &Generation, streamed: Streamed, rules: &Rules, en
     match too_long(generation, entries, rules).or(streamed.end) {
         None => {}
         Some(CallEnd::Finished { reason }) => {
-            if let Some(message_id) = open {
-                entries.of(generation, Event::SegmentClosed { message_id });
-            }
+            close(&mut open, generation, entries);
             entries.of(generation, Event::Completed { finish_reason: reason });
         }
         Some(CallEnd::Failed { failure, jitter }) => {
-            let newly = open.filter(|_| generation.open_segment().is_none());
-            observe_failure(generation, newly, &failure, jitter, rules, entries);
+            observe_failure(generation, shown, &failure, jitter, rules, entries);
         }
     }
+}
+
+/// The ids of the messages that begin in one report. The first is given; while a message is open, it has
+/// that one already.
+struct Names {
+    first: MessageId,
+    given: usize,
+}
+
+impl Names {
+    fn next(&mut self) -> MessageId {
+        self.given += 1;
+        match self.given {
+            1 => self.first.clone(),
+            n => format!("{}-{n}", self.first).into(),
+        }
+    }
+}
+
+fn close(open: &mut Option<MessageId>, generation: &Generation, entries: &mut Entries) {
+    if let Some(message_id) = open.take() {
+        entries.of(generation, Event::SegmentClosed { message_id });
+    }
+}
+
+/// Whether an attempt is about to go on from words that end in white space. The model was given them
+/// without it and may begin with some of its own.
+fn resumes_after_space(generation: &Generation) -> bool {
+    let Some(segment) = generation.open_segment() else { return false };
+    let Some(Part::Text { text }) = segment.parts.last() else { return false };
+    // Nothing was said since the attempt began.
+    generation.last_seq == generation.attempt_seq && text.ends_with(char::is_whitespace)
 }
 
 /// An answer that has outgrown its limit ends here, however it would have gone on.
@@ -196,16 +271,18 @@ fn too_long(generation: &Generation, entries: &Entries, rules: &Rules) -> Option
 /// what was said so far.
 fn observe_failure(
     generation: &Generation,
-    newly_shown: Option<MessageId>,
+    newly_shown: Vec<MessageId>,
     failure: &Failure,
     jitter: u8,
     rules: &Rules,
     entries: &mut Entries,
 ) {
     if failure.class.may_pass() && generation.failures < rules.retries {
-        // A message that opened in this very report is not in the state yet, but is shown all the same.
-        let shown = generation.shown_by_attempt().into_iter().chain(newly_shown).collect();
-        retract(generation, shown, &failure.message, entries);
+        if !goes_on(generation, rules) || entries.has_more_than_words() {
+            // Messages that began in this very report are not in the state yet, but are shown all the same.
+            let shown = generation.shown().into_iter().chain(newly_shown).collect();
+            retract(generation, shown, &failure.message, entries);
+        }
         let delay = retry_delay(rules, generation.failures, failure, jitter);
         let scheduled = Event::RetryScheduled {
             attempt: generation.attempt + 1,

@@ -1,5 +1,6 @@
 //! The settings that rules depend on, and the arithmetic of retrying.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// What an operator may set.
@@ -13,8 +14,12 @@ pub struct Rules {
     pub backoff: Duration,
     /// How long a generation may run with nobody watching.
     pub unwatched: Duration,
+    /// How long the worker that makes an answer may be silent.
+    pub producer_silence: Duration,
     /// How long an answer may become, in bytes of text. An endless one must not take the server with it.
     pub answer_bytes: usize,
+    /// The models that can go on from the last word of a partial answer. Their attempts are not withdrawn.
+    pub prefill: BTreeSet<String>,
 }
 
 impl Default for Rules {
@@ -24,7 +29,9 @@ impl Default for Rules {
             retries: 2,
             backoff: Duration::from_millis(500),
             unwatched: Duration::from_secs(30 * 60),
+            producer_silence: Duration::from_secs(30),
             answer_bytes: 8 * 1024 * 1024,
+            prefill: BTreeSet::new(),
         }
     }
 }

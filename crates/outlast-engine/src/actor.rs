@@ -65,6 +65,8 @@ pub(crate) struct Actor {
     mailbox: mpsc::Receiver<Mail>,
     watchers: watch::Receiver<usize>,
     unwatched_since: Option<Timestamp>,
+    /// When a worker that makes an answer was last heard, or when this owner took over.
+    producer_heard: Timestamp,
     /// `None` until a conversation that the store does not know is created by a first command.
     state: Option<Conversation>,
     journal: Journal,
@@ -105,6 +107,7 @@ impl Actor {
         let watchers = feed.watchers();
         let mut actor = Actor {
             journal: Journal::new(shared.store.clone(), id.clone(), fence, seq),
+            producer_heard: shared.clock.now(),
             shared,
             id,
             feed,
@@ -223,6 +226,7 @@ impl Actor {
                 call: self.call.as_ref().map(|call| (call.generation.clone(), call.attempt)),
                 owned_after: self.owned_after,
                 unwatched_since: self.unwatched_since,
+                producer_heard: self.producer_heard,
                 rules: &self.shared.settings.rules,
             };
             match next(state, &around) {

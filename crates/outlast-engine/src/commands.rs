@@ -1,8 +1,8 @@
 //! What clients may ask of the engine.
 
 use outlast_core::{
-    Command, ConversationId, GenerationId, GenerationStatus, MessageId, Part, Refusal, RequestId, Retry,
-    RetryMode, Start, UserId, WhenBusy,
+    Command, ConversationId, GenerationId, GenerationStatus, MessageId, Part, Producer, Prompt, Refusal,
+    RequestId, Retry, RetryMode, Role, Start, UserId, WhenBusy,
 };
 use outlast_store::Table;
 use serde::Serialize;
@@ -18,8 +18,19 @@ use crate::engine::{CommandError, CommandOptions, Engine};
 pub struct StartRequest {
     /// Where; a new conversation if none is named.
     pub conversation: Option<ConversationId>,
-    /// What the user says.
+    /// Make the named conversation if it is not there.
+    #[serde(skip)]
+    pub create: bool,
+    /// Who speaks: the user, or whoever said the last message of a prompt.
+    pub role: Role,
+    /// What is said.
     pub parts: Vec<Part>,
+    /// What the model is given instead of the transcript.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Prompt>,
+    /// The id that the client wants its answer's first message to have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer_id: Option<MessageId>,
     /// By which model; the default if none is named.
     pub model: Option<String>,
     /// The client's name for the request.
@@ -28,10 +39,33 @@ pub struct StartRequest {
     /// What to do if a generation is under way.
     #[serde(skip)]
     pub when_busy: WhenBusy,
+    /// Who makes the answer, if not a model of the settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub producer: Option<Producer>,
     /// Instructions for the model.
     pub system: Option<String>,
     /// Free JSON of the client.
     pub metadata: Option<Value>,
+}
+
+impl StartRequest {
+    /// What a user says, with nothing else wished for.
+    pub fn new(parts: Vec<Part>) -> StartRequest {
+        StartRequest {
+            conversation: None,
+            create: false,
+            role: Role::User,
+            parts,
+            prompt: None,
+            answer_id: None,
+            model: None,
+            request: None,
+            when_busy: WhenBusy::Reject,
+            producer: None,
+            system: None,
+            metadata: None,
+        }
+    }
 }
 
 /// A generation that was begun.
@@ -72,14 +106,21 @@ impl Engine {
             message: shared.ids.make("msg").into(),
             request: request.request.unwrap_or_else(|| shared.ids.make("req").into()),
             digest,
+            role: request.role,
             parts: request.parts,
-            model: shared.models.resolve(request.model.as_deref())?,
+            prompt: request.prompt,
+            answer_id: request.answer_id,
+            producer: request.producer,
+            model: match request.producer {
+                Some(Producer::External) => request.model.unwrap_or_else(|| "external".to_owned()),
+                None => shared.models.resolve(request.model.as_deref())?,
+            },
             system: request.system,
             metadata: request.metadata,
             when_busy: request.when_busy,
             earlier: None,
         };
-        let create = request.conversation.is_none();
+        let create = request.create || request.conversation.is_none();
         if !create {
             self.must_own(user, &conversation).await?;
         }

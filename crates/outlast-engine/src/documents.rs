@@ -1,7 +1,10 @@
 //! Documents of the core as the store carries them, and back.
 
-use outlast_core::{Conversation, DocumentChange, Entry, GenerationDocument, Message};
-use outlast_store::{Change, Document, Loaded, StoreError, Table};
+use outlast_core::{
+    Conversation, ConversationId, DocumentChange, Entry, Event, GenerationDocument, Message, MessageId,
+    Prompt,
+};
+use outlast_store::{Change, Document, Loaded, Record, StoreError, Table};
 use serde::de::DeserializeOwned;
 
 /// The store's changes for the core's.
@@ -32,9 +35,9 @@ fn to_change(state: &Conversation, change: DocumentChange) -> Change {
         DocumentChange::Message(message) => Change::Put(Document {
             seq: message.seq,
             order: i64::try_from(message.seq.0).unwrap_or(i64::MAX),
-            ..blank(Table::Messages, message.id.as_str(), json(&message))
+            ..blank(Table::Messages, &message_key(&state.id, &message.id), json(&message))
         }),
-        DocumentChange::MessageRemoved(id) => Change::Remove(Table::Messages, id.as_str().to_owned()),
+        DocumentChange::MessageRemoved(id) => Change::Remove(Table::Messages, message_key(&state.id, &id)),
         DocumentChange::Generation(document) => Change::Put(Document {
             order: document.created_at.0,
             status: document.status.as_str().to_owned(),
@@ -42,6 +45,11 @@ fn to_change(state: &Conversation, change: DocumentChange) -> Change {
             ..blank(Table::Generations, document.id.as_str(), json(&document))
         }),
     }
+}
+
+/// What the store calls a message. Clients may choose ids, so they are unique in their conversation alone.
+pub(crate) fn message_key(conversation: &ConversationId, message: &MessageId) -> String {
+    format!("{conversation}/{message}")
 }
 
 fn json<T: serde::Serialize>(value: &T) -> String {
@@ -66,6 +74,16 @@ pub(crate) fn to_message(document: &Document) -> Result<Message, StoreError> {
 /// A stored generation.
 pub(crate) fn to_generation(document: &Document) -> Result<GenerationDocument, StoreError> {
     parse(&document.body)
+}
+
+/// What a client gave its model, as the log has it.
+pub(crate) fn to_prompt(record: Option<&Record>) -> Result<Prompt, StoreError> {
+    let gone = || StoreError::Broken("what the model was to be given is no longer kept".to_owned());
+    let entry = outlast_core::decode(&record.ok_or_else(gone)?.bytes).map_err(|error| broken(&error))?;
+    match entry.event {
+        Event::GenerationQueued { prompt: Some(prompt), .. } => Ok(prompt),
+        _ => Err(gone()),
+    }
 }
 
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, StoreError> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use outlast_core::{
-    Command, Context, Conversation, ConversationId, Failure, FailureClass, Refusal, Seq, UserId,
+    Command, Context, Conversation, ConversationId, Failure, FailureClass, MessageId, Refusal, Seq, UserId,
 };
 use outlast_store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
@@ -94,6 +94,18 @@ pub enum CommandError {
     TooManyLive {
         /// How many may be.
         limit: usize,
+    },
+    /// The server has too many under way.
+    #[error("{limit} generations are under way on this server already")]
+    ServerIsFull {
+        /// How many may be.
+        limit: usize,
+    },
+    /// The id that the client chose for its answer names another message.
+    #[error("there is a message {id} in this conversation already")]
+    MessageExists {
+        /// Which.
+        id: MessageId,
     },
     /// The position lies after the log's end.
     #[error("the log ends at {tail}")]

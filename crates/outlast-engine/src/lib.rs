@@ -13,6 +13,7 @@ mod housekeeping;
 mod journal;
 mod live;
 mod models;
+mod producers;
 mod reading;
 mod settings;
 
@@ -24,6 +25,7 @@ pub use follower::{FollowError, Follower};
 pub use models::{
     Arrived, DemoModel, Model, ModelStream, OpenAiModel, OpenAiSettings, Script, ScriptedModel, Step,
 };
+pub use producers::{ProducedBatch, Producing};
 pub use reading::{EventPage, Page, Paging};
 pub use settings::Settings;
 

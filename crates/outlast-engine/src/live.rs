@@ -1,4 +1,4 @@
-//! How many generations each user has under way here.
+//! How many generations each user has under way here, and all together.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,27 +8,52 @@ use outlast_core::UserId;
 /// Counts by user. Shared by all owners.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
-    counts: Mutex<HashMap<UserId, usize>>,
+    counts: Mutex<Counts>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    by_user: HashMap<UserId, usize>,
+    in_all: usize,
+}
+
+/// How many there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) per_user: usize,
+    pub(crate) in_all: usize,
+}
+
+/// Whether one more may begin, and if not, who has too many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    Yes,
+    UserIsFull,
+    ServerIsFull,
 }
 
 impl Live {
     fn change(&self, user: &UserId, from: usize, to: usize) {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(user.clone()).or_default();
+        counts.in_all = (counts.in_all + to).saturating_sub(from);
+        let count = counts.by_user.entry(user.clone()).or_default();
         *count = (*count + to).saturating_sub(from);
         if *count == 0 {
-            counts.remove(user);
+            counts.by_user.remove(user);
         }
     }
 
-    fn reserve(&self, user: &UserId, limit: usize) -> bool {
+    fn reserve(&self, user: &UserId, limits: Limits) -> Reserved {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(user.clone()).or_default();
-        if *count >= limit {
-            return false;
+        if counts.by_user.get(user).is_some_and(|count| *count >= limits.per_user) || limits.per_user == 0 {
+            return Reserved::UserIsFull;
         }
-        *count += 1;
-        true
+        if counts.in_all >= limits.in_all {
+            return Reserved::ServerIsFull;
+        }
+        counts.in_all += 1;
+        *counts.by_user.entry(user.clone()).or_default() += 1;
+        Reserved::Yes
     }
 }
 
@@ -45,11 +70,11 @@ impl Share {
         Share { live, user, count: 0 }
     }
 
-    /// Takes one more if the user may have it. Counted before it is written, so that starts in many
+    /// Takes one more if there may be one. Counted before it is written, so that starts in many
     /// conversations at once cannot pass the limit together.
-    pub(crate) fn reserve(&mut self, limit: usize) -> bool {
-        let reserved = self.live.reserve(&self.user, limit);
-        self.count += usize::from(reserved);
+    pub(crate) fn reserve(&mut self, limits: Limits) -> Reserved {
+        let reserved = self.live.reserve(&self.user, limits);
+        self.count += usize::from(reserved == Reserved::Yes);
         reserved
     }
 
@@ -75,13 +100,29 @@ mod tests {
     #[test]
     fn b4_a_user_has_no_more_than_the_limit_and_others_are_not_counted() {
         let live = Arc::new(Live::default());
+        let limits = Limits { per_user: 2, in_all: 100 };
         let mut ann = Share::new(live.clone(), "ann".into());
         let mut also_ann = Share::new(live.clone(), "ann".into());
         let mut bob = Share::new(live.clone(), "bob".into());
-        assert!(ann.reserve(2) && also_ann.reserve(2) && !ann.reserve(2) && bob.reserve(2));
+        assert_eq!(ann.reserve(limits), Reserved::Yes);
+        assert_eq!(also_ann.reserve(limits), Reserved::Yes);
+        assert_eq!(ann.reserve(limits), Reserved::UserIsFull);
+        assert_eq!(bob.reserve(limits), Reserved::Yes);
         also_ann.set(0);
-        assert!(ann.reserve(2));
+        assert_eq!(ann.reserve(limits), Reserved::Yes);
         drop((ann, also_ann, bob));
-        assert!(live.counts.lock().unwrap().is_empty());
+        let counts = live.counts.lock().unwrap();
+        assert!(counts.by_user.is_empty() && counts.in_all == 0);
+    }
+
+    #[test]
+    fn b4_all_users_together_have_no_more_than_the_limit() {
+        let live = Arc::new(Live::default());
+        let limits = Limits { per_user: 2, in_all: 3 };
+        let mut shares = ["ann", "bob", "cem"].map(|user| Share::new(live.clone(), user.into()));
+        let reserved = [0, 1, 2, 0].map(|user: usize| shares[user].reserve(limits));
+        assert_eq!(reserved, [Reserved::Yes, Reserved::Yes, Reserved::Yes, Reserved::ServerIsFull]);
+        shares[1].set(0);
+        assert_eq!(shares[0].reserve(limits), Reserved::Yes);
     }
 }

@@ -19,6 +19,8 @@ pub struct Settings {
     pub retention: Retention,
     /// Generations of one user under way at the same time.
     pub live_generations_per_user: usize,
+    /// Generations of all users under way at the same time.
+    pub live_generations: usize,
     /// Readers of one conversation at the same time.
     pub followers_per_conversation: usize,
 }
@@ -33,6 +35,7 @@ impl Default for Settings {
             upstream_idle: Duration::from_secs(300),
             retention: Retention { completed: 7 * DAY, error: 30 * DAY },
             live_generations_per_user: 20,
+            live_generations: 10_000,
             followers_per_conversation: 1_000,
         }
     }

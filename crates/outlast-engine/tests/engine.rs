@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use outlast_core::{
-    Durability, GenerationDocument, GenerationStatus, Part, Seq, Timestamp, UserId, WhenBusy, plain_text,
+    Durability, GenerationDocument, GenerationStatus, Part, Seq, Timestamp, UserId, plain_text,
 };
 use outlast_engine::{
     Clock, CommandError, Engine, FollowError, Follower, Ids, Model, Models, Parts, ScriptedModel, Settings,
@@ -42,15 +42,7 @@ impl Bench {
     }
 
     async fn start(&self) -> Result<Started, CommandError> {
-        let request = StartRequest {
-            conversation: None,
-            parts: vec![Part::Text { text: "hello".into() }],
-            model: None,
-            request: None,
-            when_busy: WhenBusy::Reject,
-            system: None,
-            metadata: None,
-        };
+        let request = StartRequest::new(vec![Part::Text { text: "hello".into() }]);
         self.engine.start(&user(), request).await
     }
 

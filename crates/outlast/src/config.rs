@@ -2,7 +2,7 @@
 //!
 //! An unknown key or a value that cannot be honoured stops the start and is named.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -87,7 +87,44 @@ pub(crate) enum ModelConfig {
         pace: Option<Duration>,
     },
     /// Any OpenAI-compatible address.
-    Openai { base_url: String, model: String, api_key_env: Option<String> },
+    Openai(Upstream),
+    /// Anthropic's own API.
+    Anthropic(Upstream),
+}
+
+/// A model behind an address.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Upstream {
+    /// Everything before the path of a call; a public one of its kind if none is given.
+    pub(crate) base_url: Option<String>,
+    /// The upstream's name for the model.
+    pub(crate) model: String,
+    /// The variable that holds the key.
+    pub(crate) api_key_env: Option<String>,
+    /// The file that holds the key.
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// Sent with every call.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// How many tokens an answer may have, unless the client wishes for fewer.
+    pub(crate) max_tokens: Option<u64>,
+    /// No byte for this long ends an attempt; `timeouts.upstream_idle` if none is given.
+    #[serde(default, deserialize_with = "optional_duration")]
+    pub(crate) idle_timeout: Option<Duration>,
+    /// What becomes of the words of an attempt that broke.
+    #[serde(default)]
+    pub(crate) continuation: Continuation,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Continuation {
+    /// They are withdrawn and the answer begins anew.
+    #[default]
+    Restart,
+    /// They stay and the model goes on from the last one.
+    Prefill,
 }
 
 #[derive(Debug, Deserialize)]
@@ -105,6 +142,8 @@ struct Timeouts {
     unwatched: Duration,
     #[serde(deserialize_with = "duration")]
     upstream_idle: Duration,
+    #[serde(deserialize_with = "duration")]
+    producer_silence: Duration,
     approval_pause: Option<Value>,
     sandbox_kill: Option<Value>,
     sandbox_idle_pause: Option<Value>,
@@ -124,6 +163,7 @@ struct RetentionConfig {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Limits {
     pub(crate) live_generations_per_user: usize,
+    pub(crate) live_generations: usize,
     pub(crate) subscribers_per_generation: usize,
     pub(crate) answer_bytes: usize,
     pub(crate) body_bytes: usize,
@@ -159,6 +199,7 @@ impl Default for Timeouts {
         Timeouts {
             unwatched: Rules::default().unwatched,
             upstream_idle: Settings::default().upstream_idle,
+            producer_silence: Rules::default().producer_silence,
             approval_pause: None,
             sandbox_kill: None,
             sandbox_idle_pause: None,
@@ -177,7 +218,8 @@ impl Default for RetentionConfig {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            live_generations_per_user: 20,
+            live_generations_per_user: Settings::default().live_generations_per_user,
+            live_generations: Settings::default().live_generations,
             subscribers_per_generation: Settings::default().followers_per_conversation,
             answer_bytes: Rules::default().answer_bytes,
             body_bytes: 1024 * 1024,
@@ -225,6 +267,8 @@ impl Config {
                 backoff: self.retry.backoff,
                 unwatched: self.timeouts.unwatched,
                 answer_bytes: self.limits.answer_bytes,
+                prefill: self.prefilled(),
+                producer_silence: self.timeouts.producer_silence,
             },
             durability: match self.durability.mode {
                 DurabilityMode::Commit => Durability::Commit,
@@ -236,7 +280,20 @@ impl Config {
             retention: Retention { completed: self.retention.completed, error: self.retention.error },
             followers_per_conversation: self.limits.subscribers_per_generation,
             live_generations_per_user: self.limits.live_generations_per_user,
+            live_generations: self.limits.live_generations,
         }
+    }
+
+    /// The models that go on from the last word of an attempt that broke.
+    fn prefilled(&self) -> BTreeSet<String> {
+        let prefills = |model: &ModelConfig| match model {
+            ModelConfig::Demo { .. } => false,
+            ModelConfig::Openai(upstream) | ModelConfig::Anthropic(upstream) => {
+                upstream.continuation == Continuation::Prefill
+            }
+        };
+        let names = self.models.iter().filter(|(_, model)| prefills(model));
+        names.map(|(name, _)| name.clone()).collect()
     }
 
     /// Settings of the contract that have nothing to act on: this version runs no tools. They are named
@@ -323,7 +380,7 @@ mod tests {
         assert_eq!(config.store.url, "memory:");
         assert_eq!(config.engine().rules.unwatched, Duration::from_secs(90));
         assert_eq!(config.limits.live_generations_per_user, 3);
-        assert!(matches!(&config.models["default"], ModelConfig::Openai { model, .. } if model == "m"));
+        assert!(matches!(&config.models["default"], ModelConfig::Openai(upstream) if upstream.model == "m"));
     }
 
     #[test]

@@ -14,7 +14,10 @@ use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand};
 use outlast_engine::{Clock, DemoModel, Engine, Ids, Model, Models, OpenAiModel, OpenAiSettings, Parts};
 
-use crate::config::{Config, ModelConfig};
+use crate::config::{Config, ModelConfig, Upstream};
+
+/// Where OpenAI-compatible models are called if nothing else is said.
+const OPENROUTER: &str = "https://openrouter.ai/api/v1";
 
 /// Owns AI generations: they finish whatever clients do.
 #[derive(Parser)]
@@ -118,16 +121,28 @@ fn one_model(model: &ModelConfig) -> anyhow::Result<Arc<dyn Model>> {
     match model {
         ModelConfig::Demo { pace: None } => Ok(Arc::new(DemoModel::default())),
         ModelConfig::Demo { pace: Some(pace) } => Ok(Arc::new(DemoModel::with_pace(*pace))),
-        ModelConfig::Openai { base_url, model, api_key_env } => {
-            let api_key =
-                match api_key_env {
-                    Some(name) => Some(std::env::var(name).with_context(|| {
-                        format!("api_key_env names {name}, which is not in the environment")
-                    })?),
-                    None => None,
-                };
-            let settings = OpenAiSettings { base_url: base_url.clone(), model: model.clone(), api_key };
+        ModelConfig::Openai(upstream) => {
+            let base_url = upstream.base_url.clone().unwrap_or_else(|| OPENROUTER.to_owned());
+            let (model, api_key) = (upstream.model.clone(), api_key(upstream)?);
+            let settings = OpenAiSettings { base_url, model, api_key };
             Ok(Arc::new(OpenAiModel::new(settings).map_err(anyhow::Error::msg)?))
         }
+        ModelConfig::Anthropic(_) => bail!("kind = \"anthropic\" is not built yet"),
+    }
+}
+
+fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
+    match (&upstream.api_key_env, &upstream.api_key_file) {
+        (None, None) => Ok(None),
+        (Some(name), None) => {
+            let missing = || format!("api_key_env names {name}, which is not in the environment");
+            std::env::var(name).map(Some).with_context(missing)
+        }
+        (None, Some(path)) => {
+            let unreadable = || format!("api_key_file names {}, which cannot be read", path.display());
+            let key = std::fs::read_to_string(path).with_context(unreadable)?;
+            Ok(Some(key.trim().to_owned()))
+        }
+        (Some(_), Some(_)) => bail!("api_key_env and api_key_file are both given: leave one out"),
     }
 }

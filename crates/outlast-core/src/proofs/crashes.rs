@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::fixtures::read;
 use super::scenarios::SCENARIOS;
 use crate::testing::*;
-use crate::{Entry, Event, Next, Phase, Recovery, Rules};
+use crate::{Entry, Event, Next, Phase, ProducedEnd, Recovery, Rules};
 
 /// What the model answers whenever it is asked, in two pieces.
 const ANSWER: [&str; 2] = ["All is ", "well."];
@@ -28,6 +28,17 @@ fn advance(world: &mut World, person: Person) -> bool {
     if world.step() {
         return true;
     }
+    if let Some(made) = world.transcript.state.active().filter(|active| active.producer.is_some())
+        && made.phase == Phase::Running
+        && world.worker == Some(made.attempt)
+    {
+        let done = ProducedEnd::Done { reason: "stop".into() };
+        match world.answer_shown(&made.id.clone()) {
+            said if said.is_empty() => world.produce(vec![words(ANSWER[0])], None),
+            _ => world.produce(vec![words(ANSWER[1])], Some(done)),
+        }
+        return true;
+    }
     if let Next::WakeAt(time) = world.next() {
         world.now = time;
         return true;
@@ -43,6 +54,7 @@ fn advance(world: &mut World, person: Person) -> bool {
     assert_eq!(active.phase, Phase::Interrupted, "it neither ends nor waits for a person");
     let id = active.id.to_string();
     match person {
+        Person::Resumes if active.producer.is_some() => world.claim(false),
         Person::Resumes => world.command(resume(&id)).unwrap(),
         Person::Dismisses => world.command(dismiss(&id)).unwrap(),
         Person::IsAway => return false,
@@ -52,7 +64,7 @@ fn advance(world: &mut World, person: Person) -> bool {
 
 /// The same without what a crash may change: attempts, places, times, and what tells attempts apart.
 fn timeless(mut value: Value) -> Value {
-    const CHANGING: [&str; 5] = ["attempt", "failures", "tokens", "chunks", "until"];
+    const CHANGING: [&str; 6] = ["attempt", "failures", "tokens", "chunks", "until", "produced"];
     match &mut value {
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {

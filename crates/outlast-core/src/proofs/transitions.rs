@@ -118,6 +118,10 @@ fn short(refusal: &Refusal) -> &'static str {
         Refusal::EndedLongAgo => "Gone",
         Refusal::NotInterrupted { .. } => "NotInterrupted",
         Refusal::NotRetryable => "NotRetryable",
+        Refusal::NotExternal => "NotExternal",
+        Refusal::External => "External",
+        Refusal::StaleProducer { .. } => "Stale",
+        Refusal::SeqConflict { .. } => "SeqConflict",
     }
 }
 

@@ -7,7 +7,7 @@ use crate::message::{plain_text, push_text};
 use crate::testing::*;
 use crate::{
     ActiveRun, ConversationStatus, ConversationView, Entry, Event, GenerationStatus, Message, MessageId,
-    MessageStatus, QueuedRun, Role, TextKind, Transcript,
+    MessageStatus, Part, QueuedRun, Role, TextKind, Transcript,
 };
 
 fn follow(view: &mut ConversationView, entry: &Entry) {
@@ -37,6 +37,17 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
         Event::TextAdded { message_id, text, .. } => say(view, message_id, TextKind::Answer, text),
         Event::ThinkingAdded { message_id, text, .. } => say(view, message_id, TextKind::Thinking, text),
         Event::SegmentClosed { .. } => close(view, entry, MessageStatus::Complete, None),
+        Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input } => {
+            let (id, name) = (tool_use_id.clone(), tool_name.clone());
+            let asked = Part::ToolUse { id, name, input: tool_input.clone() };
+            let (role, status) = (Role::Tool, MessageStatus::Complete);
+            view.messages.push(Message {
+                role,
+                status,
+                parts: vec![asked],
+                ..begun(view, entry, message_id)
+            });
+        }
         Event::AttemptRetracted { message_ids, .. } => {
             view.messages.retain(|message| !message_ids.contains(&message.id));
             view.overlays.retain(|id, _| !message_ids.contains(id));
@@ -101,7 +112,13 @@ fn count_the_queue(view: &mut ConversationView) {
 }
 
 fn open(view: &mut ConversationView, entry: &Entry, message: &MessageId) {
-    view.messages.push(Message {
+    view.messages.push(begun(view, entry, message));
+    view.overlays.insert(message.clone(), String::new());
+    view.overlay_parts.insert(message.clone(), Vec::new());
+}
+
+fn begun(view: &ConversationView, entry: &Entry, message: &MessageId) -> Message {
+    Message {
         id: message.clone(),
         conversation_id: view.conversation.id.clone(),
         generation_id: entry.generation.clone(),
@@ -112,9 +129,7 @@ fn open(view: &mut ConversationView, entry: &Entry, message: &MessageId) {
         error_message: None,
         seq: entry.seq,
         created_at: entry.ts,
-    });
-    view.overlays.insert(message.clone(), String::new());
-    view.overlay_parts.insert(message.clone(), Vec::new());
+    }
 }
 
 fn say(view: &mut ConversationView, message: &MessageId, kind: TextKind, text: &str) {

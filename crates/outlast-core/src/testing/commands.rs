@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{answer, question};
 use crate::{
-    CallEnd, Command, Failure, FailureClass, GenerationId, Part, Piece, Report, Retry, RetryMode, Start,
-    Streamed, TextKind, WhenBusy,
+    CallEnd, Command, Failure, FailureClass, GenerationId, Part, Piece, Report, Retry, RetryMode, Role,
+    Start, Streamed, TextKind, WhenBusy,
 };
 
 /// The request that begins `generation`, to be changed where a test cares.
@@ -15,7 +15,11 @@ pub(crate) fn request(generation: &str) -> Start {
         message: question(generation).into(),
         request: format!("request_of_{generation}").into(),
         digest: format!("digest of {generation}"),
+        role: Role::User,
         parts: vec![Part::Text { text: format!("question of {generation}") }],
+        prompt: None,
+        answer_id: None,
+        producer: None,
         model: "default".into(),
         system: Some("be brief".into()),
         metadata: Some(json!({"tab": 1})),
@@ -83,6 +87,10 @@ pub(crate) fn words(text: &str) -> Piece {
 
 pub(crate) fn thoughts(text: &str) -> Piece {
     Piece::Text { kind: TextKind::Thinking, text: text.into(), chunks: 1 }
+}
+
+pub(crate) fn tool_call(id: &str, input: serde_json::Value) -> Piece {
+    Piece::ToolCall { id: id.into(), name: "read".into(), input }
 }
 
 pub(crate) fn usage(input_tokens: u64, output_tokens: u64) -> Piece {

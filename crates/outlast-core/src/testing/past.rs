@@ -44,6 +44,9 @@ fn queued(generation: &str, asked: &str, retry_of: Option<RetryOf>) -> Past {
             system: Some("be brief".into()),
             metadata: Some(json!({"tab": 1})),
             retry_of,
+            prompt: None,
+            answer_id: None,
+            producer: None,
         },
     )
 }

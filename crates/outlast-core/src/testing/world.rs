@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::{CREATED, Past, Stored, check_log, nothing_yet, stream};
+use super::{CREATED, Past, Stored, answer, check_log, nothing_yet};
 use crate::message::plain_text;
 use crate::{
     CallEnd, Command, ConversationView, Effect, Entry, Event, Generation, GenerationId, Message, Next, Piece,
-    Refusal, Report, Rules, Seq, Surroundings, Timestamp, Transcript, decide, decode, encode, next, observe,
+    Produce, ProducedEnd, Refusal, Report, Rules, Seq, Streamed, Surroundings, Timestamp, Transcript, decide,
+    decode, encode, next, observe,
 };
 
 /// How much time passes with every append.
@@ -23,6 +24,10 @@ pub(crate) struct World {
     pub(crate) call: Option<(GenerationId, u32)>,
     pub(crate) owned_after: Seq,
     pub(crate) unwatched_since: Option<Timestamp>,
+    /// When a worker was last heard.
+    pub(crate) producer_heard: Timestamp,
+    /// The epoch of the worker that is alive.
+    pub(crate) worker: Option<u32>,
 }
 
 /// A conversation to which this has happened, a tenth of a second apiece. Its owner saw it all.
@@ -51,6 +56,8 @@ impl World {
             call: None,
             owned_after: Seq::ZERO,
             unwatched_since: None,
+            producer_heard: CREATED,
+            worker: None,
         }
     }
 
@@ -59,6 +66,7 @@ impl World {
         let mut world = World::new();
         world.rules = rules.clone();
         world.now = log.last().map_or(CREATED, |entry| entry.ts);
+        world.producer_heard = world.now;
         world.append(log.to_vec());
         world.owned_after = world.transcript.state.seq;
         world
@@ -106,7 +114,7 @@ impl World {
 
     pub(crate) fn when(mut self, command: Command) -> Answer {
         self.now = self.now.after(TICK);
-        let result = decide(&self.transcript.state, command, self.now);
+        let result = decide(&self.transcript.state, command, &self.rules, self.now);
         Answer { world: self, result }
     }
 
@@ -122,6 +130,7 @@ impl World {
             call: self.call.clone(),
             owned_after: self.owned_after,
             unwatched_since: self.unwatched_since,
+            producer_heard: self.producer_heard,
             rules: &self.rules,
         };
         next(&self.transcript.state, &around)
@@ -132,7 +141,7 @@ impl World {
     /// The same as `when`, in place; a refusal leaves everything as it was.
     pub(crate) fn command(&mut self, command: Command) -> Result<(), Refusal> {
         self.now = self.now.after(TICK);
-        let entries = decide(&self.transcript.state, command, self.now)?;
+        let entries = decide(&self.transcript.state, command, &self.rules, self.now)?;
         self.append(entries);
         Ok(())
     }
@@ -182,11 +191,43 @@ impl World {
         self.settle();
     }
 
+    /// A worker becomes the producer.
+    pub(crate) fn claim(&mut self, keep: bool) {
+        let active = self.transcript.state.active().expect("something is under way");
+        self.command(Command::Claim { generation: active.id.clone(), keep }).unwrap();
+        self.producer_heard = self.now;
+        self.worker = self.transcript.state.active().map(|active| active.attempt);
+    }
+
+    /// The worker that is alive appends this.
+    pub(crate) fn produce(&mut self, pieces: Vec<Piece>, end: Option<ProducedEnd>) {
+        let active = self.transcript.state.active().expect("something is under way");
+        let fresh = format!("{}_{}", answer(active.id.as_str(), active.attempt), active.segments.len());
+        let produce = Produce {
+            generation: active.id.clone(),
+            epoch: self.worker.expect("a worker is alive"),
+            expected: Some(active.produced),
+            pieces,
+            end,
+            new_message: fresh.into(),
+        };
+        self.command(Command::Produce(produce)).unwrap();
+        self.producer_heard = self.now;
+    }
+
     /// The call under way brings this.
     pub(crate) fn model(&mut self, pieces: Vec<Piece>, end: Option<CallEnd>) {
         self.settle();
         let (generation, attempt) = self.call.clone().expect("a call is under way");
-        assert_ne!(self.report(stream(generation.as_str(), attempt, pieces, end)), 0);
+        let run = self.generation(generation.as_str());
+        let shown = run.shown().len();
+        let fresh = match shown {
+            0 => answer(generation.as_str(), attempt),
+            n => format!("{}_{n}", answer(generation.as_str(), attempt)),
+        };
+        let new_message = run.next_message().cloned().unwrap_or_else(|| fresh.into());
+        let streamed = Streamed { generation, attempt, pieces, end, new_message };
+        assert_ne!(self.report(Report::Streamed(streamed)), 0);
     }
 
     /// The owner dies and another takes over, reading the log from its bytes.

@@ -1,17 +1,17 @@
 //! What an owner does for clients: one command at a time, answered after it is true.
 
 use outlast_core::{
-    Command, Conversation, DocumentChange, Earlier, Phase, Refusal, Timestamp, UserId, WhenBusy,
-    conversation_document, decide,
+    Command, Conversation, ConversationId, DocumentChange, Earlier, MessageId, Phase, Refusal, Timestamp,
+    UserId, WhenBusy, conversation_document, decide,
 };
 use outlast_store::{Query, Table};
 use tokio::sync::oneshot;
 
 use super::{Actor, Mail};
-use crate::documents::{to_changes, to_generation};
-use crate::engine::{CommandError, CommandOptions};
+use crate::documents::{message_key, to_changes, to_generation};
+use crate::engine::{CommandError, CommandOptions, Shared};
 use crate::journal::RecordError;
-use crate::live::Share;
+use crate::live::{Limits, Reserved, Share};
 
 impl Actor {
     pub(super) async fn serve(&mut self, mail: Mail) -> Result<(), RecordError> {
@@ -54,10 +54,15 @@ impl Actor {
         if !known {
             self.state = Some(Conversation::new(self.id.clone(), user.clone(), now));
         }
+        let by_producer = matches!(command, Command::Claim { .. } | Command::Produce(_))
+            || matches!(&command, Command::Start(start) if start.producer.is_some());
         let decided = match self.reserve(&command) {
             Ok(()) => self.decide_and_record(command, known, now).await,
             Err(full) => Err(full),
         };
+        if decided.is_ok() && by_producer {
+            self.producer_heard = now;
+        }
         if decided.is_err() && !known {
             self.state = None;
         }
@@ -78,9 +83,14 @@ impl Actor {
             _ => false,
         };
         self.count_live();
-        let limit = self.shared.settings.live_generations_per_user;
-        let reserved = self.share.as_mut().is_none_or(|share| !begins || share.reserve(limit));
-        if reserved { Ok(()) } else { Err(CommandError::TooManyLive { limit }) }
+        let settings = &self.shared.settings;
+        let limits =
+            Limits { per_user: settings.live_generations_per_user, in_all: settings.live_generations };
+        match self.share.as_mut().filter(|_| begins).map(|share| share.reserve(limits)) {
+            None | Some(Reserved::Yes) => Ok(()),
+            Some(Reserved::UserIsFull) => Err(CommandError::TooManyLive { limit: limits.per_user }),
+            Some(Reserved::ServerIsFull) => Err(CommandError::ServerIsFull { limit: limits.in_all }),
+        }
     }
 
     pub(super) fn count_live(&mut self) {
@@ -101,7 +111,7 @@ impl Actor {
         now: Timestamp,
     ) -> Result<(), CommandError> {
         let Some(state) = &self.state else { return Err(CommandError::NotFound) };
-        let entries = decide(state, command, now)?;
+        let entries = decide(state, command, &self.shared.settings.rules, now)?;
         if entries.is_empty() && !known {
             // A conversation in which nothing has happened is a document and an empty log.
             let document = DocumentChange::Conversation(conversation_document(state));
@@ -131,7 +141,12 @@ impl Actor {
             *earlier =
                 Some(Earlier { generation: found.id, message: found.message_id, digest: found.digest });
         }
-        Ok(())
+        match command {
+            Command::Start(start) if start.earlier.is_none() => {
+                must_be_free(&self.shared, &self.id, start.answer_id.clone()).await
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn delete(
@@ -151,6 +166,17 @@ impl Actor {
             None => self.begin_anew().await,
         }
     }
+}
+
+/// An id that a client chose for its answer must not name a message already.
+async fn must_be_free(
+    shared: &Shared,
+    conversation: &ConversationId,
+    answer_id: Option<MessageId>,
+) -> Result<(), CommandError> {
+    let Some(id) = answer_id else { return Ok(()) };
+    let found = shared.store.get(Table::Messages, &message_key(conversation, &id)).await?;
+    if found.is_some() { Err(CommandError::MessageExists { id }) } else { Ok(()) }
 }
 
 impl From<RecordError> for CommandError {

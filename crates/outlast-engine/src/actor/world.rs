@@ -1,13 +1,14 @@
 //! What an owner does with the world: calls the model, reads it, and tells the core what happened.
 
 use outlast_core::{
-    Conversation, Generation, GenerationId, Message, MessageId, Report, Streamed, context, observe,
+    Conversation, Generation, GenerationId, Message, MessageId, Prompt, Report, Seq, Sources, Streamed,
+    context, observe,
 };
 use outlast_store::{StoreError, Table, fault};
 
 use super::{Actor, STORE_WAIT};
 use crate::call::Call;
-use crate::documents::to_message;
+use crate::documents::{message_key, to_message, to_prompt};
 use crate::engine::Shared;
 use crate::journal::RecordError;
 
@@ -45,11 +46,11 @@ impl Actor {
         self.report(Report::Streamed(streamed)).await
     }
 
-    /// A name for the message that may begin; while one is open none can.
+    /// A name for the message that may begin.
     pub(super) fn new_message(&self) -> MessageId {
         let active = self.state.as_ref().and_then(Conversation::active);
-        match active.and_then(Generation::open_segment) {
-            Some(segment) => segment.message.clone(),
+        match active.and_then(Generation::next_message) {
+            Some(settled) => settled.clone(),
             None => self.shared.ids.make("msg").into(),
         }
     }
@@ -61,11 +62,19 @@ impl Actor {
             return Ok(());
         };
         let settings = &self.shared.settings;
-        let stream = match history(&self.shared, state, run).await {
-            Ok(messages) => {
-                self.shared.models.call(&run.model, context(state, run, &messages, settings.history_messages))
+        let read =
+            async { Ok((history(&self.shared, state, run).await?, prompt(&self.shared, state, run).await?)) };
+        let stream = match read.await {
+            Ok((messages, prompt)) => {
+                let sources = Sources {
+                    messages: &messages,
+                    limit: settings.history_messages,
+                    prompt,
+                    prefill: settings.rules.prefill.contains(&run.model),
+                };
+                self.shared.models.call(&run.model, context(state, run, sources))
             }
-            Err(error) => {
+            Err::<_, StoreError>(error) => {
                 tracing::error!(conversation = %self.id, %error, "the history cannot be read; trying again");
                 self.store_again = Some(self.shared.clock.now().after(STORE_WAIT));
                 return Ok(());
@@ -107,9 +116,21 @@ async fn history(
     let stored = loaded.map(|loaded| loaded.messages).unwrap_or_default();
     let mut messages = stored.iter().map(to_message).collect::<Result<Vec<_>, _>>()?;
     if !messages.iter().any(|message| message.id == run.message)
-        && let Some(question) = shared.store.get(Table::Messages, run.message.as_str()).await?
+        && let Some(question) =
+            shared.store.get(Table::Messages, &message_key(&state.id, &run.message)).await?
     {
         messages.insert(0, to_message(&question)?);
     }
     Ok(messages)
+}
+
+/// What the client gave instead of the transcript. It stands in the log, where it was accepted.
+async fn prompt(
+    shared: &Shared,
+    state: &Conversation,
+    run: &Generation,
+) -> Result<Option<Prompt>, StoreError> {
+    let Some(seq) = run.prompt_seq else { return Ok(None) };
+    let records = shared.store.read(&state.id, Seq(seq.0.saturating_sub(1)), 1).await?;
+    to_prompt(records.first().filter(|record| record.seq == seq)).map(Some)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::stream::{StreamExt, unfold};
-use outlast_core::{Context, Piece, Role, TextKind};
+use outlast_core::{Context, ContextMessage, Piece, Role, TextKind};
 
 use super::{Arrived, Model, ModelStream};
 
@@ -34,17 +34,17 @@ impl DemoModel {
 impl Model for DemoModel {
     fn call(&self, context: Context) -> ModelStream {
         let asked = context.messages.iter().rev().find(|message| message.role == Role::User);
-        let asked = asked.map_or("", |message| message.content.as_str());
-        let words = answer(asked);
+        let asked = asked.map_or_else(String::new, ContextMessage::text);
+        let words = answer(&asked);
         let input_tokens =
-            context.messages.iter().map(|message| message.content.split(' ').count() as u64).sum();
+            context.messages.iter().map(|message| message.text().split(' ').count() as u64).sum();
         let usage = Piece::Usage { input_tokens, output_tokens: words.len() as u64 };
         let said = words
             .into_iter()
             .map(|text| Arrived::Piece(Piece::Text { kind: TextKind::Answer, text, chunks: 1 }));
         let steps: Vec<Arrived> =
             said.chain([Arrived::Piece(usage), Arrived::Finished { reason: "stop".to_owned() }]).collect();
-        let dice = Dice(seed(asked));
+        let dice = Dice(seed(&asked));
         unfold((steps.into_iter(), dice, self.pace), |(mut steps, mut dice, pace)| async move {
             let step = steps.next()?;
             if matches!(step, Arrived::Piece(Piece::Text { .. })) {

@@ -60,7 +60,7 @@ fn body(model: &str, context: &Context) -> Value {
             Role::Assistant => "assistant",
             Role::System | Role::Tool => "system",
         };
-        json!({"role": role, "content": message.content})
+        json!({"role": role, "content": message.text()})
     });
     let messages: Vec<Value> = system.chain(messages).collect();
     json!({"model": model, "messages": messages, "stream": true, "stream_options": {"include_usage": true}})

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::stream::{StreamExt, unfold};
 use outlast_core::{Context, Failure, Piece, TextKind};
+use serde_json::Value;
 
 use super::{Arrived, Model, ModelStream};
 
@@ -17,6 +18,15 @@ pub type Script = Vec<Step>;
 pub enum Step {
     /// Says something.
     Say(String),
+    /// Asks for a tool.
+    Call {
+        /// Names the call.
+        id: String,
+        /// Which tool.
+        name: String,
+        /// Its arguments.
+        input: Value,
+    },
     /// Does nothing for a while.
     Wait(Duration),
     /// Breaks.
@@ -70,6 +80,7 @@ impl Model for ScriptedModel {
                     Step::Say(text) => {
                         Ok(Arrived::Piece(Piece::Text { kind: TextKind::Answer, text, chunks: 1 }))
                     }
+                    Step::Call { id, name, input } => Ok(Arrived::Piece(Piece::ToolCall { id, name, input })),
                     Step::Fail(failure) => Err(failure),
                     Step::Finish => Ok(Arrived::Finished { reason: "stop".to_owned() }),
                 };

@@ -99,12 +99,9 @@ async fn ask(engine: &Engine, ledger: &Arc<Mutex<Ledger>>, request: &str) -> Opt
     loop {
         let start = StartRequest {
             conversation: Some(conversation.clone()),
-            parts: vec![Part::Text { text: request.to_owned() }],
-            model: None,
             request: Some(request.into()),
             when_busy,
-            system: None,
-            metadata: None,
+            ..StartRequest::new(vec![Part::Text { text: request.to_owned() }])
         };
         let answer = match engine.create_if_missing(&user(), &conversation).await {
             Ok(()) => engine.start(&user(), start).await,

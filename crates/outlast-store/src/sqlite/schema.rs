@@ -69,7 +69,7 @@ CREATE VIEW conversations AS SELECT
     id, user_id, status, seq, body ->> '$.title' AS title, body ->> '$.createdAt' AS created_at, body
 FROM stored_conversations;
 CREATE VIEW messages AS SELECT
-    id, conversation_id, user_id, status, seq, body ->> '$.role' AS role, body ->> '$.content' AS content,
+    body ->> '$.id' AS id, conversation_id, user_id, status, seq, body ->> '$.role' AS role, body ->> '$.content' AS content,
     body ->> '$.createdAt' AS created_at, body
 FROM stored_messages;
 CREATE VIEW generations AS SELECT

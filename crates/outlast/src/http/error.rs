@@ -117,6 +117,12 @@ impl From<Refusal> for Problem {
                 conflict("not_interrupted").with("statusIs", status.as_str())
             }
             Refusal::NotRetryable => conflict("not_retryable"),
+            Refusal::NotExternal => conflict("not_external"),
+            Refusal::External => conflict("external_producer"),
+            Refusal::StaleProducer { current, status, .. } => {
+                conflict("stale_producer").with("epoch", *current).with("statusIs", status.as_str())
+            }
+            Refusal::SeqConflict { last, .. } => conflict("seq_conflict").with("lastSeq", last.0),
         }
     }
 }
@@ -134,6 +140,12 @@ impl From<CommandError> for Problem {
             CommandError::BadCursor(_) => Problem::invalid("cursor", detail),
             CommandError::TooManyLive { .. } | CommandError::TooManyReaders { .. } => {
                 Problem::new(StatusCode::TOO_MANY_REQUESTS, "limit_reached", detail)
+            }
+            CommandError::ServerIsFull { .. } => {
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "limit_reached", detail)
+            }
+            CommandError::MessageExists { id } => {
+                Problem::new(StatusCode::CONFLICT, "message_exists", detail).with("messageId", id.as_str())
             }
             CommandError::Unavailable(_) | CommandError::Lost(_) => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)

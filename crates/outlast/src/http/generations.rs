@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use outlast_core::{ConversationId, GenerationId, GenerationStatus, Part, RetryMode, WhenBusy};
+use outlast_core::{ConversationId, GenerationId, GenerationStatus, Part, Producer, RetryMode, WhenBusy};
 use outlast_engine::{Paging, StartRequest, Started};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -28,6 +28,7 @@ pub(crate) struct StartBody {
     tools: Option<Vec<Value>>,
     system: Option<String>,
     metadata: Option<serde_json::Map<String, Value>>,
+    producer: Option<Producer>,
 }
 
 /// What the user says: text, or parts of text.
@@ -76,7 +77,6 @@ impl StartBody {
         }
         Ok(StartRequest {
             conversation: self.conversation_id,
-            parts: self.content.0,
             model: self.model,
             request: request_id(headers, self.request_id)?,
             when_busy: match self.when_busy {
@@ -86,6 +86,8 @@ impl StartBody {
             },
             system: self.system,
             metadata: self.metadata.map(Value::Object),
+            producer: self.producer,
+            ..StartRequest::new(self.content.0)
         })
     }
 

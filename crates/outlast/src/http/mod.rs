@@ -7,6 +7,7 @@ mod error;
 mod events;
 mod generations;
 mod guard;
+mod producers;
 mod websocket;
 
 #[cfg(test)]
@@ -68,6 +69,9 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("get", "/v1/generations"),
     ("get", "/v1/generations/{id}"),
     ("get", "/v1/generations/{id}/events"),
+    ("post", "/v1/generations/{id}/events"),
+    ("post", "/v1/generations/{id}/claim"),
+    ("post", "/v1/generations/{id}/heartbeat"),
     ("post", "/v1/generations/{id}/cancel"),
     ("post", "/v1/generations/{id}/resume"),
     ("post", "/v1/generations/{id}/dismiss"),
@@ -92,7 +96,9 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/models", get(around::models))
         .route("/v1/generations", post(generations::start).get(generations::list))
         .route("/v1/generations/{id}", get(generations::read))
-        .route("/v1/generations/{id}/events", get(events::of_generation))
+        .route("/v1/generations/{id}/events", get(events::of_generation).post(producers::append))
+        .route("/v1/generations/{id}/claim", post(producers::claim))
+        .route("/v1/generations/{id}/heartbeat", post(producers::heartbeat))
         .route("/v1/generations/{id}/cancel", post(generations::cancel))
         .route("/v1/generations/{id}/resume", post(generations::resume))
         .route("/v1/generations/{id}/dismiss", post(generations::dismiss))

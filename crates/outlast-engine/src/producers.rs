@@ -1,0 +1,78 @@
+//! What workers elsewhere may ask of the engine: they make an answer, and it is kept, shown and cancelled
+//! like one that is made here.
+
+use outlast_core::{
+    Command, GenerationId, GenerationStatus, Piece, Produce, ProducedEnd, Refusal, Seq, UserId,
+};
+
+use crate::engine::{CommandError, CommandOptions, Engine};
+
+/// A batch of a worker: all of it or nothing.
+#[derive(Clone, Debug)]
+pub struct ProducedBatch {
+    /// The epoch that the worker was given.
+    pub epoch: u32,
+    /// The last event that the worker knows to be its own. A mere sign of life names none.
+    pub expected: Option<Seq>,
+    /// What it made, in order.
+    pub pieces: Vec<Piece>,
+    /// How it ended, if it did.
+    pub end: Option<ProducedEnd>,
+}
+
+/// Where a worker stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Producing {
+    /// The epoch in which it may append.
+    pub epoch: u32,
+    /// Its last event: what the next batch must expect.
+    pub last: Seq,
+    /// How far the generation is.
+    pub status: GenerationStatus,
+}
+
+impl Engine {
+    /// Makes the caller the producer. Whoever was it before can append nothing any more.
+    pub async fn claim(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+        keep: bool,
+    ) -> Result<Producing, CommandError> {
+        self.producing(user, id, Command::Claim { generation: id.clone(), keep }).await
+    }
+
+    /// Appends what a worker made. It is durable when this returns.
+    pub async fn produce(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+        batch: ProducedBatch,
+    ) -> Result<Producing, CommandError> {
+        let ProducedBatch { epoch, expected, pieces, end } = batch;
+        let new_message = self.shared.ids.make("msg").into();
+        let produce = Produce { generation: id.clone(), epoch, expected, pieces, end, new_message };
+        self.producing(user, id, Command::Produce(produce)).await
+    }
+
+    async fn producing(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+        command: Command,
+    ) -> Result<Producing, CommandError> {
+        let (conversation, _) = self.place_of(user, id).await?;
+        match self.command(&conversation, user, command, CommandOptions::default()).await {
+            Ok(state) => {
+                let generation = state.generation(id).ok_or(CommandError::NotFound)?;
+                let (epoch, last) = (generation.attempt, generation.produced);
+                Ok(Producing { epoch, last, status: generation.status() })
+            }
+            Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
+                let (_, status) = self.place_of(user, id).await?;
+                Err(CommandError::Refused(Refusal::AlreadyEnded { status }))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
