@@ -1,0 +1,22 @@
+// Fails if the core grows beyond what a page should have to load for it.
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+const LIMIT_BYTES = 10_000;
+
+async function size(entry) {
+  const options = { bundle: true, minify: true, format: "esm", target: "es2022", write: false };
+  const { outputFiles } = await build({ ...options, entryPoints: [`src/${entry}`], external: ["react"] });
+  return gzipSync(outputFiles[0].contents, { level: 9 }).length;
+}
+
+const core = await size("index.ts");
+console.log(`@outlast/client        ${core} bytes (limit ${LIMIT_BYTES}), minified and gzipped`);
+console.log(
+  `@outlast/client/list   ${await size("conversation-list.ts")} bytes, with the core that it shares`,
+);
+console.log(`@outlast/client/react  ${await size("react/index.ts")} bytes, with everything but React`);
+if (core >= LIMIT_BYTES) {
+  console.error("the core is too large");
+  process.exit(1);
+}

@@ -1,0 +1,136 @@
+/** What is sent to the server and what it answers, beside events and documents. */
+
+import type { OutlastEvent } from "./event.js";
+import type { ConversationDocument, Generation, GenerationStatus, RetryMode } from "./generation.js";
+import type { Message } from "./message.js";
+import type { Content } from "./pending.js";
+
+/** Every call takes a signal that gives it up. */
+export interface CallOptions {
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface PageOptions extends CallOptions {
+  /** `nextCursor` of the page before. */
+  readonly cursor?: string | null;
+  readonly limit?: number;
+}
+
+export interface ListGenerations extends PageOptions {
+  readonly status?: GenerationStatus;
+  readonly conversationId?: string;
+}
+
+export interface EventPageOptions extends CallOptions {
+  readonly after?: number;
+  readonly limit?: number;
+}
+
+export interface MessagePageOptions extends CallOptions {
+  /** Only messages that began before this position. */
+  readonly before?: number;
+  readonly limit?: number;
+}
+
+/** What becomes of a message that comes while another is answered. */
+export type WhenBusy = "reject" | "queue" | "interrupt";
+
+export interface StartGeneration extends CallOptions {
+  /** Where. Without it a new conversation is made. */
+  readonly conversationId?: string | undefined;
+  readonly content: Content;
+  readonly model?: string | undefined;
+  /** Your name for this request. One is made up if you give none. */
+  readonly requestId?: string | undefined;
+  readonly whenBusy?: WhenBusy | undefined;
+  readonly system?: string | undefined;
+  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+}
+
+export interface StartedGeneration {
+  readonly generationId: string;
+  readonly conversationId: string;
+  /** The user's message. */
+  readonly messageId: string;
+  readonly status: GenerationStatus;
+}
+
+/** What became of a command. `success` is false if somebody else was first. */
+export interface Outcome {
+  readonly success: boolean;
+  readonly status: GenerationStatus;
+}
+
+export interface RetryOptions extends CallOptions {
+  readonly mode?: RetryMode;
+  readonly requestId?: string;
+}
+
+export interface Approval extends CallOptions {
+  readonly decision: "approve" | "deny";
+  readonly reason?: string;
+  readonly always?: boolean;
+}
+
+export interface ConversationChange extends CallOptions {
+  readonly title?: string;
+  readonly metadata?: Readonly<Record<string, unknown>>;
+}
+
+export interface CreateConversation extends ConversationChange {
+  readonly requestId?: string;
+}
+
+export interface GenerationPage {
+  readonly data: readonly Generation[];
+  readonly nextCursor: string | null;
+}
+
+export interface ConversationPage {
+  readonly data: readonly ConversationDocument[];
+  readonly nextCursor: string | null;
+}
+
+export interface MessagePage {
+  /** Ascending. */
+  readonly data: readonly Message[];
+  readonly hasMore: boolean;
+}
+
+export interface EventPage {
+  readonly data: readonly OutlastEvent[];
+  readonly nextAfter: number;
+  readonly ended: boolean;
+}
+
+export interface Model {
+  readonly id: string;
+}
+
+/** What a server offers. */
+export interface Capabilities {
+  /** `outlast`, or `unknown` for a server that does not say. */
+  readonly name: string;
+  readonly version: string;
+  /** Whether generations go on without their client. If not, leaving the page ends the answer: say so. */
+  readonly background: boolean;
+  readonly transports: readonly string[];
+  readonly durability: "commit" | "debounce" | "boundary";
+  readonly models: readonly string[];
+  readonly tools: readonly string[];
+  readonly approvals: boolean;
+  readonly sandbox: string;
+}
+
+/** What is assumed of a server that does not say what it offers. */
+export const NOTHING_OFFERED: Capabilities = {
+  name: "unknown",
+  version: "unknown",
+  background: false,
+  transports: [],
+  durability: "commit",
+  models: [],
+  tools: [],
+  approvals: false,
+  sandbox: "none",
+};

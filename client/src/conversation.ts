@@ -1,0 +1,304 @@
+/** A conversation to watch and to act on. */
+
+import type * as api from "./api.js";
+import type { OutlastClient } from "./client.js";
+import { isEnd } from "./event.js";
+import type { OutlastEvent } from "./event.js";
+import { applyAll } from "./fold.js";
+import { Follower } from "./follower.js";
+import { endOf, endOfDocument, generationOf } from "./generation-state.js";
+import type { GenerationEnd, GenerationState, ScheduledRetry } from "./generation-state.js";
+import { isUnderWay } from "./generation.js";
+import type { RetryMode } from "./generation.js";
+import { pathOf } from "./http.js";
+import type { Connection } from "./machine.js";
+import type { News } from "./news.js";
+import type { Shared } from "./options.js";
+import { Outbox } from "./outbox.js";
+import type { Content, PendingMessage, SendOptions } from "./pending.js";
+import { nothingThere, OutlastError } from "./problem.js";
+import { randomId } from "./random-id.js";
+import { Store } from "./store.js";
+import { emptyView } from "./view.js";
+import type { View } from "./view.js";
+
+export interface ConversationSnapshot {
+  /** Null until the first message of a new conversation is saved. */
+  readonly id: string | null;
+  /** Null until it has been loaded. */
+  readonly view: View | null;
+  /** Messages that are on their way; show them after those of the view. */
+  readonly pending: readonly PendingMessage[];
+  readonly connection: Connection;
+  /** The generation under way, or else the last one. */
+  readonly generation: GenerationState | null;
+  /** Whether an answer is on its way. False while it waits for a person. */
+  readonly isGenerating: boolean;
+  readonly lastEnd: GenerationEnd | null;
+  readonly isLoadingOlder: boolean;
+  /** Why the last thing that was tried here failed. The next try clears it. */
+  readonly error: OutlastError | null;
+}
+
+export class Conversation extends Store<ConversationSnapshot> {
+  readonly #client: OutlastClient;
+  readonly #shared: Shared;
+  readonly #named: (id: string, self: Conversation) => void;
+  readonly #outbox = new Outbox();
+  #id: string | null;
+  #view: View | null = null;
+  #follower: Follower | null = null;
+  #unwatch: () => void = () => {};
+  #lastEnd: GenerationEnd | null = null;
+  #retry: ScheduledRetry | null = null;
+  #isLoadingOlder = false;
+  #error: OutlastError | null = null;
+
+  /** Made by a client: see `OutlastClient.conversation` and `newConversation`. */
+  constructor(
+    client: OutlastClient,
+    shared: Shared,
+    id: string | null,
+    named: (id: string, self: Conversation) => void,
+  ) {
+    super(shared.schedule);
+    this.#client = client;
+    this.#shared = shared;
+    this.#id = id;
+    this.#named = named;
+    this.initialSnapshot();
+  }
+
+  get id(): string | null {
+    return this.#id;
+  }
+
+  // What a person does
+
+  /**
+   * Sends a message. It is shown at once as pending, and only once when it is saved. Resolves when it is
+   * saved. If it fails it stays as `failed`: see `resend` and `discard`.
+   */
+  send(content: Content, options: SendOptions = {}): Promise<api.StartedGeneration> {
+    return this.#deliver(this.#outbox.add(content, options, this.#view?.lastSeq ?? 0));
+  }
+
+  /** Sends a message again that failed, under the same name: if it did arrive, nothing is doubled. */
+  async resend(requestId: string, options: SendOptions = {}): Promise<api.StartedGeneration> {
+    return this.#deliver(this.#outbox.again(requestId, options));
+  }
+
+  /** Takes away a message that failed. */
+  discard(requestId: string): void {
+    this.#outbox.discard(requestId);
+    this.changed();
+  }
+
+  /** Stops what is under way, or the generation that is named. Also one that is only being sent. */
+  async cancel(generationId?: string): Promise<api.Outcome> {
+    const running = generationId ?? this.#view?.activeRun?.generationId;
+    const id = running ?? (await this.#outbox.newest?.catch(() => null))?.generationId;
+    return this.#act(id, (id) => this.#client.cancelGeneration(id));
+  }
+
+  /** Lets an interrupted generation go on. */
+  resume(): Promise<api.Outcome> {
+    return this.#act(this.#view?.activeRun?.generationId, (id) => this.#client.resumeGeneration(id));
+  }
+
+  /** Ends an interrupted generation as it stands. */
+  dismiss(): Promise<api.Outcome> {
+    return this.#act(this.#view?.activeRun?.generationId, (id) => this.#client.dismissGeneration(id));
+  }
+
+  /** Answers the last message again after a failure or a cancel: from the start, or from where it broke. */
+  retry(mode: RetryMode = "retry"): Promise<api.StartedGeneration> {
+    const requestId = randomId();
+    const last = this.#view?.conversation.currentGenerationId;
+    return this.#act(last, (id) => this.#client.retryGeneration(id, { mode, requestId }));
+  }
+
+  /** Decides about the tool call that waits. */
+  submitApproval(approval: api.Approval): Promise<api.Outcome> {
+    const run = this.#view?.activeRun;
+    return this.#act(run?.pendingApproval?.toolUseId, (toolUseId) =>
+      this.#client.submitApproval(run?.generationId ?? "", toolUseId, approval),
+    );
+  }
+
+  rename(title: string): Promise<unknown> {
+    return this.#act(this.#id, (id) => this.#client.updateConversation(id, { title }));
+  }
+
+  remove(): Promise<void> {
+    return this.#act(this.#id, (id) => this.#client.deleteConversation(id));
+  }
+
+  /** Puts older messages before those that are there. Resolves at once if there are none. */
+  async loadOlder(limit = 100): Promise<void> {
+    const first = this.#view?.messages[0];
+    if (first === undefined || !this.#view?.hasMore || this.#isLoadingOlder) return;
+    this.#isLoadingOlder = true;
+    try {
+      const page = await this.#act(this.#id, (id) =>
+        this.#client.getMessages(id, { before: first.seq, limit }),
+      );
+      const view: View | null = this.#view;
+      // A snapshot that came meanwhile begins elsewhere: the page does not fit before it.
+      if (view?.messages[0]?.id !== first.id) return;
+      this.#view = { ...view, messages: [...page.data, ...view.messages], hasMore: page.hasMore };
+    } finally {
+      this.#isLoadingOlder = false;
+      this.publish();
+    }
+  }
+
+  /** Connects anew, also after it ended: with a new token, for example. */
+  reconnect(): void {
+    this.#follower?.restart();
+    if (this.isWatched) this.wake();
+  }
+
+  /** Lets go of the connection now. Who subscribes first after this, or says `reconnect`, goes on where it was. */
+  close(): void {
+    this.rest();
+  }
+
+  // How it is watched
+
+  protected render(): ConversationSnapshot {
+    const view = this.#view;
+    const pending = this.#outbox.beside(view);
+    const run = view?.activeRun?.status;
+    return {
+      id: this.#id,
+      view,
+      pending,
+      connection: this.#follower?.connection ?? { type: "idle" },
+      generation: view && generationOf(view, this.#lastEnd, this.#retry),
+      isGenerating:
+        run === "running" || run === "queued" || pending.some(({ status }) => status !== "failed"),
+      lastEnd: this.#lastEnd,
+      isLoadingOlder: this.#isLoadingOlder,
+      error: this.#error,
+    };
+  }
+
+  protected wake(): void {
+    if (this.#id === null || this.#follower !== null) return;
+    const { news, environment, positions, transport } = this.#shared;
+    const unlisten = news.listen((news) => this.#hear(news));
+    const unwatch = environment.watch((what) => what === "hidden" && positions.flush());
+    this.#unwatch = () => (unlisten(), unwatch());
+    // Asked now, so that coming back after a loss does not have to wait for the answer.
+    this.#client.capabilities().catch(() => {});
+    this.#follower = new Follower({
+      transport,
+      path: pathOf("conversations", this.#id),
+      isDense: true,
+      after: this.#view?.lastSeq ?? null,
+      environment,
+      isExact: async () => (await this.#client.capabilities()).durability === "commit",
+      isBusy: () => this.#view !== null && isUnderWay(this.#view.conversation.generationStatus),
+      onEvents: (events) => this.#take(events),
+      onConnection: () => this.changed(),
+    });
+    this.changed();
+  }
+
+  protected rest(): void {
+    this.#follower?.stop();
+    this.#follower = null;
+    this.#unwatch();
+    this.#shared.positions.flush();
+    this.changed();
+  }
+
+  // What happens
+
+  #take(events: readonly OutlastEvent[]): void {
+    for (const event of events) this.#note(event);
+    // The first event of a first connection is a snapshot, which replaces whatever was there.
+    const view = applyAll(this.#view ?? emptyView("", ""), events);
+    this.#view = view;
+    this.#outbox.settle(events, view);
+    const { id: conversationId, currentGenerationId: generationId } = view.conversation;
+    this.#shared.positions.note({ conversationId, generationId, seq: view.lastSeq });
+    // Words are no news to a list.
+    if (events.some(({ type }) => !type.endsWith(".delta")))
+      this.#shared.news.tell({ type: "seen", conversation: view.conversation });
+    this.changed();
+  }
+
+  /** What an event tells beside what it does to the view. */
+  #note(event: OutlastEvent): void {
+    if (isEnd(event)) this.#lastEnd = endOf(event);
+    if (event.type === "retry.scheduled") this.#retry = { ...event.payload, ts: event.ts };
+    if (event.type === "chat.started" || event.type === "snapshot" || isEnd(event)) this.#retry = null;
+    if (event.type === "snapshot") void this.#askHowItEnded(event.payload);
+  }
+
+  /** A view does not say why its last generation failed before it said anything. The generation does. */
+  async #askHowItEnded({ conversation }: View): Promise<void> {
+    const { generationStatus: status, currentGenerationId: id } = conversation;
+    if (id === null || (status !== "error" && status !== "cancelled") || this.#lastEnd?.generationId === id)
+      return;
+    const end = await this.#client.getGenerationStatus(id).then(endOfDocument, () => null);
+    if (this.#view?.conversation.currentGenerationId !== id) return;
+    this.#lastEnd = end;
+    this.changed();
+  }
+
+  #hear(news: News): void {
+    if (news.type === "seen" || news.conversationId !== this.#id) return;
+    if (news.type === "changed") this.#follower?.wake();
+    // The server says that it is gone, and the connection ends with that.
+    else this.#follower?.restart();
+  }
+
+  #deliver(message: PendingMessage): Promise<api.StartedGeneration> {
+    const { content, requestId, options } = message;
+    return this.#try(async () => {
+      const started = await this.#outbox.deliver(message, this.#id === null, () =>
+        this.#client.startGeneration({
+          ...options,
+          conversationId: this.#id ?? undefined,
+          content,
+          requestId,
+        }),
+      );
+      this.#exists(started.conversationId);
+      return started;
+    });
+  }
+
+  /** The first message has made it. */
+  #exists(id: string): void {
+    if (this.#id !== null) return;
+    this.#id = id;
+    this.#named(id, this);
+    if (this.isWatched) this.wake();
+  }
+
+  #act<Answer>(id: string | null | undefined, action: (id: string) => Promise<Answer>): Promise<Answer> {
+    return this.#try(() => {
+      if (typeof id === "string") return action(id);
+      throw nothingThere();
+    });
+  }
+
+  /** Tells listeners before and after, so that who awaits it sees what came of it. */
+  async #try<Answer>(action: () => Promise<Answer>): Promise<Answer> {
+    this.#error = null;
+    this.publish();
+    try {
+      return await action();
+    } catch (error) {
+      // What somebody gave up is no error to show.
+      if (error instanceof OutlastError) this.#error = error;
+      throw error;
+    } finally {
+      this.publish();
+    }
+  }
+}

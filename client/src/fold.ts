@@ -1,0 +1,219 @@
+/**
+ * How an event changes a view: the same fold as the server's. The logs in `fixtures/` hold both to it.
+ *
+ * What an event does not touch keeps its identity, so that a renderer can compare by reference. A delta
+ * leaves `messages` alone: its words go to the overlay, and the message is made of it when it closes.
+ */
+
+import type { ChatEvent, EndEvent, OutlastEvent, ToolEvent } from "./event.js";
+import type { ConversationStatus } from "./generation.js";
+import { addText, plainText } from "./message.js";
+import type { Message, MessageStatus, Part } from "./message.js";
+import type { ActiveRun, QueuedRun, View } from "./view.js";
+
+/** Takes in one event. Never fails: it already happened. */
+export function apply(before: View, event: OutlastEvent): View {
+  if (event.type === "snapshot") return event.payload;
+  const view = advance(before, event);
+  switch (event.type) {
+    case "chat.delta":
+      return say(view, event.payload.messageId, "text", event.payload.text);
+    case "thinking.delta":
+      return say(view, event.payload.messageId, "thinking", event.payload.text);
+    case "conversation.updated":
+      return update(view, event.payload);
+    case "message.added":
+      return { ...view, messages: [...view.messages, event.payload.message] };
+    case "generation.queued":
+      return enqueue(view, event);
+    case "chat.started":
+      return start(view, event);
+    case "assistant.segment.started":
+      return open(view, event);
+    case "tool.start":
+      return ask(view, event);
+    case "assistant.segment.ended":
+      return close(view, event.generationId, "complete", null);
+    case "attempt.retracted":
+      return retract(view, event.payload.messageIds);
+    case "chat.interrupted":
+      return turn(view, event.generationId, "interrupted", "interrupted");
+    case "chat.resumed":
+      return turn(view, event.generationId, "running", "generating");
+    case "chat.done":
+    case "chat.error":
+    case "chat.cancelled":
+      return end(view, event);
+    default:
+      // Neither changes what is shown, nor does an event of a newer server; only the position counts. This is
+      // also the place for tools that run: the server that will run them decides what they add to a view.
+      event satisfies ToolEvent | { readonly type: "usage" | "retry.scheduled" };
+      return view;
+  }
+}
+
+/** Takes in several, in order. */
+export function applyAll(view: View, events: Iterable<OutlastEvent>): View {
+  for (const event of events) view = apply(view, event);
+  return view;
+}
+
+/** What every event does: the position, and the time unless it is only text. */
+function advance(view: View, { seq: lastSeq, ts, type }: OutlastEvent): View {
+  const isText = type === "chat.delta" || type === "thinking.delta";
+  const updatedAt = isText ? view.conversation.updatedAt : ts;
+  return { ...view, conversation: { ...view.conversation, lastSeq, updatedAt }, lastSeq };
+}
+
+function update(view: View, change: { readonly title?: string; readonly metadata?: unknown }): View {
+  const title = change.title ?? view.conversation.title;
+  // Absent means unchanged; null means gone.
+  const metadata = change.metadata === undefined ? view.conversation.metadata : change.metadata;
+  return { ...view, conversation: { ...view.conversation, title, metadata } };
+}
+
+function say(view: View, messageId: string, type: "text" | "thinking", text: string): View {
+  const parts = view.overlayParts[messageId];
+  // Words for a message that is not open cannot be recorded; a log that has them is folded without.
+  if (parts === undefined) return view;
+  const overlayParts = { ...view.overlayParts, [messageId]: addText(parts, type, text) };
+  if (type === "thinking") return { ...view, overlayParts };
+  // Appended rather than joined anew, so that a long answer costs no more per delta than a short one.
+  const overlays = { ...view.overlays, [messageId]: (view.overlays[messageId] ?? "") + text };
+  return { ...view, overlays, overlayParts };
+}
+
+function enqueue(view: View, event: ChatEvent & { readonly type: "generation.queued" }): View {
+  const { generationId, requestId, payload } = event;
+  if (generationId === null || requestId === null) return view;
+  const queue = [...view.queue, { generationId, requestId, model: payload.model }];
+  return view.activeRun === null ? nextInTurn({ ...view, queue }) : counted({ ...view, queue });
+}
+
+/** The first that waits becomes the active run, before it has begun. */
+function nextInTurn(view: View): View {
+  const [next, ...queue] = view.queue;
+  return next === undefined ? view : counted(withRun({ ...view, queue }, next));
+}
+
+function withRun(view: View, { generationId, requestId, model }: QueuedRun): View {
+  const activeRun: ActiveRun = {
+    generationId,
+    requestId,
+    status: "queued",
+    model,
+    attempt: 0,
+    startedAt: null,
+    queued: 0,
+  };
+  const generationStatus: ConversationStatus = "generating";
+  const conversation = { ...view.conversation, generationStatus, currentGenerationId: generationId };
+  return { ...view, conversation, activeRun };
+}
+
+function counted(view: View): View {
+  const run = view.activeRun;
+  if (run === null || run.queued === view.queue.length) return view;
+  return { ...view, activeRun: { ...run, queued: view.queue.length } };
+}
+
+function start(view: View, event: ChatEvent & { readonly type: "chat.started" }): View {
+  const waiting = view.queue.find((run) => run.generationId === event.generationId);
+  if (waiting !== undefined) {
+    const queue = view.queue.filter((run) => run !== waiting);
+    view = counted(withRun({ ...view, queue }, waiting));
+  }
+  const run = view.activeRun;
+  if (run === null || run.generationId !== event.generationId) return view;
+  const startedAt = run.startedAt ?? event.ts;
+  return { ...view, activeRun: { ...run, status: "running", attempt: event.payload.attempt, startedAt } };
+}
+
+function open(view: View, event: ChatEvent & { readonly type: "assistant.segment.started" }): View {
+  const message = begun(view, event);
+  return {
+    ...view,
+    messages: [...view.messages, message],
+    overlays: { ...view.overlays, [message.id]: "" },
+    overlayParts: { ...view.overlayParts, [message.id]: [] },
+  };
+}
+
+/** A call of a tool is a message of its own, complete as soon as it is there. */
+function ask(view: View, event: ChatEvent & { readonly type: "tool.start" }): View {
+  const { toolUseId: id, toolName: name, toolInput: input } = event.payload;
+  const parts: readonly Part[] = [{ type: "tool_use", id, name, input }];
+  const message: Message = { ...begun(view, event), role: "tool", status: "complete", parts };
+  return { ...view, messages: [...view.messages, message] };
+}
+
+function begun(view: View, event: ChatEvent & { readonly payload: { readonly messageId: string } }): Message {
+  return {
+    id: event.payload.messageId,
+    conversationId: view.conversation.id,
+    generationId: event.generationId,
+    role: "assistant",
+    content: "",
+    parts: [],
+    status: "streaming",
+    errorMessage: null,
+    seq: event.seq,
+    createdAt: event.ts,
+  };
+}
+
+/** What the overlay held becomes the message. */
+function close(view: View, generation: string | null, status: MessageStatus, error: string | null): View {
+  const messages = [...view.messages];
+  const closed: string[] = [];
+  for (const [id, parts] of Object.entries(view.overlayParts)) {
+    const place = messages.findLastIndex((message) => message.id === id);
+    const message = messages[place];
+    if (message === undefined || message.generationId !== generation) continue;
+    messages[place] = { ...message, content: plainText(parts), parts, status, errorMessage: error };
+    closed.push(id);
+  }
+  return closed.length === 0 ? view : { ...view, messages, ...overlaysWithout(view, closed) };
+}
+
+function overlaysWithout(view: View, ids: readonly string[]): Pick<View, "overlays" | "overlayParts"> {
+  const overlays = { ...view.overlays };
+  const overlayParts = { ...view.overlayParts };
+  for (const id of ids) {
+    delete overlays[id];
+    delete overlayParts[id];
+  }
+  return { overlays, overlayParts };
+}
+
+function retract(view: View, ids: readonly string[]): View {
+  const gone = new Set(ids);
+  const messages = view.messages.filter((message) => !gone.has(message.id));
+  return { ...view, messages, ...overlaysWithout(view, ids) };
+}
+
+function turn(
+  view: View,
+  generation: string | null,
+  status: ActiveRun["status"],
+  generationStatus: ConversationStatus,
+): View {
+  if (view.activeRun?.generationId !== generation) return view;
+  const conversation = { ...view.conversation, generationStatus };
+  return { ...view, conversation, activeRun: { ...view.activeRun, status } };
+}
+
+/** How an end is called in a message and in a conversation. */
+const ENDS = { "chat.done": "complete", "chat.error": "error", "chat.cancelled": "cancelled" } as const;
+
+function end(before: View, event: EndEvent): View {
+  const status = ENDS[event.type];
+  const error = event.type === "chat.error" ? event.payload.errorMessage : null;
+  const view = close(before, event.generationId, status, error);
+  if (view.activeRun?.generationId === event.generationId) {
+    const conversation = { ...view.conversation, generationStatus: status };
+    return nextInTurn({ ...view, conversation, activeRun: null });
+  }
+  const queue = view.queue.filter((run) => run.generationId !== event.generationId);
+  return queue.length === view.queue.length ? view : counted({ ...view, queue });
+}

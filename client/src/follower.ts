@@ -1,0 +1,154 @@
+/**
+ * Follows a log across lost connections: carries out what the machine says, keeps the position, and lets
+ * nothing through that is not the next event.
+ */
+
+import type { Environment } from "./environment.js";
+import type { OutlastEvent } from "./event.js";
+import { begin, isCurrent, step } from "./machine.js";
+import type { Connection, Effect, Input, Machine, Step, Timer } from "./machine.js";
+import type { Transport } from "./transport.js";
+
+export interface FollowOptions {
+  readonly transport: Transport;
+  /** Of what: `/v1/conversations/{id}` or `/v1/generations/{id}`. */
+  readonly path: string;
+  /** Whether it has every position, as a conversation does. In a generation some belong to others. */
+  readonly isDense: boolean;
+  readonly after: number | null;
+  readonly environment: Environment;
+  /** Whether positions outlive a crash of the server. Where they do not, each connection begins anew. */
+  readonly isExact: () => Promise<boolean>;
+  readonly onEvents: (events: readonly OutlastEvent[]) => void;
+  readonly onConnection: (connection: Connection) => void;
+  /** Whether something is under way, which a hidden page goes on to follow if it can. */
+  readonly isBusy: () => boolean;
+}
+
+export class Follower {
+  readonly #options: FollowOptions;
+  readonly #timers = new Map<Timer, ReturnType<typeof setTimeout>>();
+  readonly #unwatch: () => void;
+  #machine: Machine;
+  #position: number | null;
+  #close: () => void = () => {};
+  #heardAt = 0;
+
+  constructor(options: FollowOptions) {
+    this.#options = options;
+    this.#position = options.after;
+    const { environment } = options;
+    const first = begin({ online: environment.isOnline(), visible: environment.isVisible() });
+    this.#machine = first.machine;
+    this.#unwatch = environment.watch((what) => {
+      if (what === "visible") this.#say({ type: "visible", silentMs: Date.now() - this.#heardAt });
+      else this.#say({ type: what });
+    });
+    this.#obey(first);
+  }
+
+  get connection(): Connection {
+    return this.#machine.connection;
+  }
+
+  /** There is news: do not wait for the next try. */
+  wake(): void {
+    this.#say({ type: "wake" });
+  }
+
+  /** Connects anew, also after a refusal. */
+  restart(): void {
+    this.#say({ type: "restart" });
+  }
+
+  stop(): void {
+    this.#say({ type: "stop" });
+    this.#unwatch();
+  }
+
+  #say(input: Input): void {
+    const keep = this.#options.isBusy() && !this.#options.transport.scarce;
+    this.#obey(step(this.#machine, input, { chance: Math.random(), keep }));
+  }
+
+  #obey({ machine, effects }: Step): void {
+    const changed = machine.connection !== this.#machine.connection;
+    this.#machine = machine;
+    for (const effect of effects) this.#carryOut(effect);
+    if (changed) this.#options.onConnection(machine.connection);
+  }
+
+  #carryOut(effect: Effect): void {
+    switch (effect.type) {
+      case "connect":
+        void this.#connect(effect.number);
+        break;
+      case "disconnect":
+        this.#close();
+        break;
+      case "forget":
+        this.#position = null;
+        break;
+      case "set":
+        clearTimeout(this.#timers.get(effect.timer));
+        this.#timers.set(
+          effect.timer,
+          setTimeout(() => this.#say({ type: "timer", timer: effect.timer }), effect.delayMs),
+        );
+        break;
+      case "clear":
+        this.#timers.forEach((timer) => clearTimeout(timer));
+        break;
+    }
+  }
+
+  async #connect(number: number): Promise<void> {
+    const { path, transport } = this.#options;
+    this.#heardAt = Date.now();
+    this.#close = () => {};
+    try {
+      // A first connection needs no answer to this; one that comes back must not trust its position.
+      if (this.#position !== null && !(await this.#options.isExact())) this.#position = null;
+      if (!isCurrent(this.#machine, number)) return;
+      this.#close = transport.open(
+        { path, after: this.#position },
+        {
+          opened: () => this.#say({ type: "opened", number }),
+          alive: () => this.#take(number, []),
+          events: (events) => this.#take(number, events),
+          closed: (why) => this.#say({ type: "closed", number, why }),
+        },
+      );
+    } catch {
+      this.#say({ type: "closed", number, why: { type: "lost", detail: "the server cannot be reached" } });
+    }
+  }
+
+  /** Hands on what comes next. At the first event that does not, the connection is given up. */
+  #take(number: number, events: readonly OutlastEvent[]): void {
+    // What a connection still says after it was given up belongs to nobody.
+    if (!isCurrent(this.#machine, number)) return;
+    this.#heardAt = Date.now();
+    const wrong = events.findIndex((event) => !this.#isNext(event));
+    const good = wrong < 0 ? events : events.slice(0, wrong);
+    const hasSnapshot = good.some((event) => event.type === "snapshot");
+    this.#say({
+      type: "heard",
+      number,
+      what: hasSnapshot ? "snapshot" : good.length > 0 ? "events" : "nothing",
+    });
+    if (good.length > 0) this.#options.onEvents(good);
+    const event = events[wrong];
+    if (event === undefined) return;
+    const detail = `position ${event.seq} came after ${this.#position ?? "nothing"}`;
+    this.#say({ type: "closed", number, why: { type: "gap", detail } });
+  }
+
+  #isNext({ type, seq }: OutlastEvent): boolean {
+    const last = this.#position;
+    const follows = this.#options.isDense ? last !== null && seq === last + 1 : seq > (last ?? 0);
+    if (!follows && type !== "snapshot") return false;
+    this.#position = seq;
+    return true;
+  }
+}

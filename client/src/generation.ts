@@ -1,0 +1,77 @@
+/** Generations and conversations as documents: what a poll or a list answers. */
+
+import type { Part } from "./message.js";
+
+export type GenerationStatus =
+  "queued" | "running" | "awaiting_approval" | "paused" | "interrupted" | "completed" | "cancelled" | "error";
+
+export type ConversationStatus =
+  "idle" | "generating" | "awaiting_approval" | "paused" | "interrupted" | "complete" | "cancelled" | "error";
+
+/** `retry` drops what was said, `continue` keeps it and goes on from there. */
+export type RetryMode = "retry" | "continue";
+
+export type CancelReason = "user" | "superseded" | "abandoned" | "dismissed";
+
+/** A tool call that waits for a person's decision. */
+export interface PendingApproval {
+  readonly toolUseId: string;
+  readonly toolName: string;
+  readonly toolInput: unknown;
+}
+
+export interface RetryOf {
+  readonly generationId: string;
+  readonly mode: RetryMode;
+}
+
+/** A user's message and everything done to answer it. */
+export interface Generation {
+  readonly id: string;
+  readonly conversationId: string;
+  readonly messageId: string;
+  readonly requestId: string;
+  readonly status: GenerationStatus;
+  readonly contentParts: readonly Part[];
+  readonly pendingApproval: PendingApproval | null;
+  readonly sandboxId: string | null;
+  readonly isPaused: boolean;
+  readonly errorMessage: string | null;
+  readonly endReason: string | null;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  readonly chunksReceived: number;
+  readonly attempt: number;
+  readonly model: string;
+  readonly metadata: unknown;
+  readonly retryOf: RetryOf | null;
+  readonly createdAt: string;
+  readonly startedAt: string | null;
+  readonly completedAt: string | null;
+  readonly firstSeq: number;
+  readonly lastSeq: number;
+}
+
+/** The conversation itself, without its messages. */
+export interface ConversationDocument {
+  readonly id: string;
+  readonly title: string | null;
+  readonly metadata: unknown;
+  readonly generationStatus: ConversationStatus;
+  /** The generation that `generationStatus` speaks of: under way, or the last one. */
+  readonly currentGenerationId: string | null;
+  readonly sandboxId: string | null;
+  readonly sandboxUrl: string | null;
+  readonly files: readonly unknown[];
+  readonly createdAt: string;
+  readonly updatedAt: string;
+  readonly lastSeq: number;
+}
+
+/** How a conversation may stand when nothing is under way in it. */
+const AT_REST: readonly ConversationStatus[] = ["idle", "complete", "cancelled", "error"];
+
+/** Whether a conversation's generation is not over. */
+export function isUnderWay(status: ConversationStatus): boolean {
+  return !AT_REST.includes(status);
+}

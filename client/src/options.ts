@@ -1,0 +1,88 @@
+/** What a client is told, and what it assumes otherwise. */
+
+import { eitherTransport } from "./either-transport.js";
+import { surroundings } from "./environment.js";
+import type { Environment } from "./environment.js";
+import { Http } from "./http.js";
+import { NewsDesk, tabChannel } from "./news.js";
+import type { ChannelLike } from "./news.js";
+import { pageStorage, Positions } from "./positions.js";
+import type { StorageLike } from "./positions.js";
+import { sseTransport } from "./sse-transport.js";
+import { oncePerFrame } from "./store.js";
+import type { Schedule } from "./store.js";
+import type { Transport } from "./transport.js";
+import { webSocketTransport } from "./websocket-transport.js";
+import type { SocketClass } from "./websocket-transport.js";
+
+export interface ClientOptions {
+  /** Where the server is. In a page: where the page came from. Elsewhere: `http://127.0.0.1:8787`. */
+  readonly baseUrl?: string;
+  /** Sent as `Authorization: Bearer …`. A function is asked before every request. */
+  readonly token?: string | (() => string | Promise<string>);
+  /** Sent with every request. */
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly fetch?: typeof fetch;
+  /**
+   * How to follow conversations. `websocket`: by WebSocket, and by Server-Sent Events where there is
+   * none or it cannot be opened. `auto`: the same, but `sse` with `token`, `headers` or `fetch`, because a
+   * WebSocket can carry none of them.
+   */
+  readonly transport?: "auto" | "sse" | "websocket" | Transport;
+  /** For Node 20, which has none: `ws`, for example. */
+  readonly WebSocket?: SocketClass;
+  /** Where the last position is kept. In a page: `localStorage`. Null keeps it nowhere. */
+  readonly storage?: StorageLike | null;
+  /** How listeners are told of changes. In a page: once a frame. */
+  readonly schedule?: Schedule;
+  readonly environment?: Environment;
+  /** How tabs talk to each other. In a page: a `BroadcastChannel`. */
+  readonly channel?: () => ChannelLike | null;
+}
+
+/** What the parts of a client share. */
+export interface Shared {
+  readonly http: Http;
+  /** For conversations. Generations are always followed by Server-Sent Events. */
+  readonly transport: Transport;
+  readonly sse: Transport;
+  readonly environment: Environment;
+  readonly schedule: Schedule;
+  readonly news: NewsDesk;
+  readonly positions: Positions;
+}
+
+export function share(options: ClientOptions): Shared {
+  const baseUrl = (options.baseUrl ?? globalThis.location?.origin ?? "http://127.0.0.1:8787").replace(
+    /\/+$/,
+    "",
+  );
+  // Bound late and called bare: browsers refuse a `fetch` that is called as somebody's method.
+  const send: typeof fetch = options.fetch ?? ((input, init) => fetch(input, init));
+  const http = new Http({ baseUrl, fetch: send, headers: () => headersOf(options) });
+  const sse = sseTransport(http);
+  const storage = options.storage === undefined ? pageStorage() : options.storage;
+  return {
+    http,
+    sse,
+    transport: chooseTransport(options, http, sse),
+    environment: options.environment ?? surroundings,
+    schedule: options.schedule ?? oncePerFrame,
+    news: new NewsDesk(options.channel ?? tabChannel(baseUrl)),
+    positions: new Positions(storage, baseUrl),
+  };
+}
+
+async function headersOf({ token, headers }: ClientOptions): Promise<Record<string, string>> {
+  const bearer = typeof token === "function" ? await token() : token;
+  return { ...headers, ...(bearer !== undefined && { authorization: `Bearer ${bearer}` }) };
+}
+
+function chooseTransport(options: ClientOptions, http: Http, sse: Transport): Transport {
+  const { transport = "auto", token, headers } = options;
+  if (typeof transport === "object") return transport;
+  const WebSocket = options.WebSocket ?? (globalThis.WebSocket as SocketClass | undefined);
+  const needsFetch = token !== undefined || headers !== undefined || options.fetch !== undefined;
+  if (WebSocket === undefined || transport === "sse" || (transport === "auto" && needsFetch)) return sse;
+  return eitherTransport(webSocketTransport({ url: (path) => http.url(path), WebSocket }), sse);
+}

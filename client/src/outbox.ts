@@ -1,0 +1,105 @@
+/** Sends messages, shows them meanwhile, and lets go of each when it is in the view. */
+
+import type { StartedGeneration } from "./api.js";
+import type { OutlastEvent } from "./event.js";
+import { isIn, looksArrived } from "./pending.js";
+import type { Content, PendingMessage, SendOptions } from "./pending.js";
+import { nothingThere, OutlastError } from "./problem.js";
+import { randomId } from "./random-id.js";
+import type { View } from "./view.js";
+
+export class Outbox {
+  #messages: readonly PendingMessage[] = [];
+  /** Requests of ours that the log told of before they were answered. */
+  readonly #arrived = new Map<string, StartedGeneration>();
+  /** The newest of those that are on their way. */
+  newest: Promise<StartedGeneration> | null = null;
+
+  /** Those to show beside a view. */
+  beside(view: View | null): readonly PendingMessage[] {
+    if (view === null) return this.#messages;
+    return this.#messages.filter((message) => !isIn(view, message) && !looksArrived(view, message));
+  }
+
+  add(content: Content, options: SendOptions, sentAfter: number): PendingMessage {
+    const createdAt = new Date().toISOString();
+    const message = { requestId: randomId(), content, options, createdAt, sentAfter, messageId: null };
+    return this.#put({ ...message, status: "sending", error: null });
+  }
+
+  /** Makes a message that failed ready to be sent again, under the same name. */
+  again(requestId: string, options: SendOptions): PendingMessage {
+    const failed = this.#messages.find(
+      (message) => message.requestId === requestId && message.status === "failed",
+    );
+    if (failed === undefined) throw nothingThere();
+    return this.#put({
+      ...failed,
+      options: { ...failed.options, ...options },
+      status: "sending",
+      error: null,
+    });
+  }
+
+  discard(requestId: string): void {
+    this.#messages = this.#messages.filter(
+      (message) => message.requestId !== requestId || message.status !== "failed",
+    );
+  }
+
+  /** Sends it by `start`. `isFirst` says that it makes the conversation: one that follows must not make another. */
+  async deliver(
+    message: PendingMessage,
+    isFirst: boolean,
+    start: () => Promise<StartedGeneration>,
+  ): Promise<StartedGeneration> {
+    const before = isFirst ? this.newest?.catch(() => {}) : null;
+    const sending = (before ?? Promise.resolve()).then(start);
+    this.newest = sending;
+    const { requestId } = message;
+    try {
+      const started = await sending;
+      this.#change(requestId, { status: "sent", messageId: started.messageId });
+      return started;
+    } catch (error) {
+      const arrived = this.#arrived.get(requestId);
+      // Only the answer was lost.
+      if (arrived !== undefined) return arrived;
+      this.#change(requestId, { status: "failed", error: error instanceof OutlastError ? error : null });
+      throw error;
+    } finally {
+      this.#arrived.delete(requestId);
+      if (this.newest === sending) this.newest = null;
+    }
+  }
+
+  /** Takes in what happened, and how it is shown now. */
+  settle(events: readonly OutlastEvent[], view: View): void {
+    if (this.#messages.length === 0) return;
+    for (const event of events) this.#recognise(event);
+    this.#messages = this.#messages.filter((message) => !isIn(view, message));
+  }
+
+  /** The log tells of a message of ours: it is in the view from now on. */
+  #recognise({ type, requestId, generationId, payload }: OutlastEvent): void {
+    const ours = this.#messages.find((message) => message.requestId === requestId);
+    if (type !== "message.added" || ours === undefined || generationId === null) return;
+    const { id: messageId, conversationId } = payload.message;
+    if (ours.status === "sending") {
+      this.#arrived.set(ours.requestId, { generationId, conversationId, messageId, status: "queued" });
+    }
+    this.#messages = this.#messages.filter((message) => message !== ours);
+  }
+
+  #put(message: PendingMessage): PendingMessage {
+    this.discard(message.requestId);
+    this.#messages = [...this.#messages, message];
+    return message;
+  }
+
+  #change(requestId: string, change: Partial<PendingMessage>): void {
+    this.#messages = this.#messages.map((message) =>
+      message.requestId === requestId ? { ...message, ...change } : message,
+    );
+  }
+}

@@ -1,0 +1,53 @@
+/** The generation of a conversation in a component, for those who need no transcript. */
+
+import { useMemo } from "react";
+import type { GenerationState } from "../generation-state.js";
+import type { PendingApproval, RetryMode } from "../generation.js";
+import type { Connection } from "../machine.js";
+import type { Content, SendOptions } from "../pending.js";
+import type { OutlastError } from "../problem.js";
+import { useConversation } from "./use-conversation.js";
+
+export interface UseGeneration {
+  /** The generation under way, or else the last one. */
+  readonly generation: GenerationState | null;
+  readonly isGenerating: boolean;
+  /** Whether it waits for a person: paused, or interrupted. */
+  readonly isPaused: boolean;
+  readonly pendingApproval: PendingApproval | null;
+  readonly connection: Connection;
+  readonly error: OutlastError | null;
+  readonly startGeneration: (content: Content, options?: SendOptions) => Promise<void>;
+  readonly cancelGeneration: () => Promise<void>;
+  readonly submitApproval: (decision: "approve" | "deny") => Promise<void>;
+  readonly resumeGeneration: () => Promise<void>;
+  readonly dismissGeneration: () => Promise<void>;
+  readonly retryGeneration: (mode?: RetryMode) => Promise<void>;
+}
+
+/** Follows the generation under way in a conversation, also one that began before the page was loaded. */
+export function useGeneration(conversationId: string | null): UseGeneration {
+  const { generation, isGenerating, connection, error, conversation } = useConversation(conversationId);
+  const actions = useMemo(
+    () => ({
+      startGeneration: async (content: Content, options?: SendOptions) =>
+        void (await conversation.send(content, options)),
+      cancelGeneration: async () => void (await conversation.cancel()),
+      submitApproval: async (decision: "approve" | "deny") =>
+        void (await conversation.submitApproval({ decision })),
+      resumeGeneration: async () => void (await conversation.resume()),
+      dismissGeneration: async () => void (await conversation.dismiss()),
+      retryGeneration: async (mode?: RetryMode) => void (await conversation.retry(mode)),
+    }),
+    [conversation],
+  );
+  return {
+    generation,
+    isGenerating,
+    isPaused: generation?.status === "paused" || generation?.status === "interrupted",
+    pendingApproval: generation?.pendingApproval ?? null,
+    connection,
+    error,
+    ...actions,
+  };
+}

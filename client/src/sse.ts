@@ -1,0 +1,68 @@
+/** Reads Server-Sent Events from bytes, wherever the network cuts them. */
+
+import { networkError } from "./problem.js";
+
+/**
+ * The longest event that is taken in, in UTF-16 units. A snapshot holds up to 200 messages, so this is
+ * generous; it is there so that a broken peer cannot fill the memory.
+ */
+export const MAX_EVENT_LENGTH = 32 * 1024 * 1024;
+
+/** Feed it chunks; it hands out the `data` of every event that is complete. */
+export class SseParser {
+  // Takes off a byte order mark, and keeps a character that is cut in two until its rest arrives.
+  readonly #decoder = new TextDecoder();
+  readonly #maxLength: number;
+  #line = "";
+  #data: string[] = [];
+  #length = 0;
+  #afterCr = false;
+
+  constructor(maxLength: number = MAX_EVENT_LENGTH) {
+    this.#maxLength = maxLength;
+  }
+
+  /** The events that this chunk completes. Comments yield nothing. */
+  push(chunk: Uint8Array): string[] {
+    const text = this.#decoder.decode(chunk, { stream: true });
+    const events: string[] = [];
+    let from = 0;
+    // A line feed that only completes the carriage return of the chunk before.
+    if (this.#afterCr && text.length > 0) {
+      if (text.startsWith("\n")) from = 1;
+      this.#afterCr = false;
+    }
+    const lineEnd = /\r\n?|\n/g;
+    lineEnd.lastIndex = from;
+    for (let found = lineEnd.exec(text); found !== null; found = lineEnd.exec(text)) {
+      this.#grow(text.slice(from, found.index));
+      from = lineEnd.lastIndex;
+      this.#afterCr = found[0] === "\r" && from === text.length;
+      const event = this.#endLine();
+      if (event !== null) events.push(event);
+    }
+    this.#grow(text.slice(from));
+    return events;
+  }
+
+  #grow(text: string): void {
+    this.#line += text;
+    this.#length += text.length;
+    if (this.#length > this.#maxLength) throw networkError("an event is too large");
+  }
+
+  /** Takes in a whole line. An empty one completes an event, if there was any data. */
+  #endLine(): string | null {
+    const line = this.#line;
+    this.#line = "";
+    if (line !== "") {
+      // Only `data` matters: the event repeats its id and type inside.
+      if (line === "data" || line.startsWith("data:")) this.#data.push(line.slice(5).replace(/^ /, ""));
+      return null;
+    }
+    const event = this.#data.length > 0 ? this.#data.join("\n") : null;
+    this.#data = [];
+    this.#length = 0;
+    return event;
+  }
+}

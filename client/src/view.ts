@@ -1,0 +1,77 @@
+/** The view of a conversation: everything needed to show it. The server folds its log to the same. */
+
+import type { ConversationDocument, GenerationStatus, PendingApproval } from "./generation.js";
+import type { Message, Part } from "./message.js";
+
+/** The generation under way, in short. */
+export interface ActiveRun {
+  readonly generationId: string;
+  readonly requestId: string;
+  readonly status: GenerationStatus;
+  readonly model: string;
+  readonly attempt: number;
+  readonly startedAt: string | null;
+  /** How many wait behind it. */
+  readonly queued: number;
+  /** Only servers that run tools say this. */
+  readonly pendingApproval?: PendingApproval | null;
+}
+
+/** A generation that waits for its turn, in short. */
+export interface QueuedRun {
+  readonly generationId: string;
+  readonly requestId: string;
+  readonly model: string;
+}
+
+export interface View {
+  readonly conversation: ConversationDocument;
+  /** The newest messages, ascending. The words of an open one are in the overlays. */
+  readonly messages: readonly Message[];
+  /** Whether there are older ones. */
+  readonly hasMore: boolean;
+  readonly activeRun: ActiveRun | null;
+  readonly queue: readonly QueuedRun[];
+  /** The plain text of the message that is being written, by its id. */
+  readonly overlays: Readonly<Record<string, string>>;
+  /** The same with thinking and text apart. */
+  readonly overlayParts: Readonly<Record<string, readonly Part[]>>;
+  /** The last event that is in this view: go on after it. */
+  readonly lastSeq: number;
+}
+
+/** The view of a conversation before its first event. */
+export function emptyView(id: string, createdAt: string): View {
+  return {
+    conversation: {
+      id,
+      title: null,
+      metadata: null,
+      generationStatus: "idle",
+      currentGenerationId: null,
+      sandboxId: null,
+      sandboxUrl: null,
+      files: [],
+      createdAt,
+      updatedAt: createdAt,
+      lastSeq: 0,
+    },
+    messages: [],
+    hasMore: false,
+    activeRun: null,
+    queue: [],
+    overlays: {},
+    overlayParts: {},
+    lastSeq: 0,
+  };
+}
+
+/** What a message says now, without the thinking, also while it is being written. */
+export function textOf(view: View, message: Message): string {
+  return view.overlays[message.id] ?? message.content;
+}
+
+/** The parts of a message as they are now, also while it is being written. */
+export function partsOf(view: View, message: Message): readonly Part[] {
+  return view.overlayParts[message.id] ?? message.parts;
+}

@@ -1,0 +1,71 @@
+/** The WebSocket of a conversation. Browsers count these apart from requests, and allow many. */
+
+import { parseEvent } from "./event.js";
+import type { Sink, Target, Transport } from "./transport.js";
+
+/**
+ * The server's pings never reach a page, so that a page cannot tell a quiet connection from a dead one.
+ * After this much silence it asks: whatever the server answers shows that it is there.
+ */
+export const PROBE_MS = 15_000;
+
+/** What this needs of a WebSocket; browsers, Node 22 and the package `ws` have it. */
+export interface SocketLike {
+  onopen: ((event: never) => unknown) | null;
+  onmessage: ((event: never) => unknown) | null;
+  onclose: ((event: never) => unknown) | null;
+  onerror: ((event: never) => unknown) | null;
+  send(text: string): void;
+  close(): void;
+}
+
+export type SocketClass = new (url: string) => SocketLike;
+
+export interface WebSocketOptions {
+  readonly url: (path: string) => string;
+  readonly WebSocket: SocketClass;
+}
+
+export function webSocketTransport(options: WebSocketOptions): Transport {
+  return {
+    scarce: false,
+    open: (target, sink) => dial(options, target, sink),
+  };
+}
+
+function dial(options: WebSocketOptions, target: Target, sink: Sink): () => void {
+  const socket = new options.WebSocket(options.url(`${target.path}/ws`).replace(/^http/, "ws"));
+  let probe: ReturnType<typeof setTimeout> | undefined;
+  const listen = (): void => {
+    clearTimeout(probe);
+    probe = setTimeout(() => {
+      // An unknown frame is answered with an error, which is all that is wanted. It is no part of the log.
+      socket.send('{"type":"ping"}');
+      listen();
+    }, PROBE_MS);
+  };
+  socket.onopen = () => {
+    const payload = target.after === null ? {} : { lastSeq: target.after };
+    socket.send(JSON.stringify({ type: "hello", payload }));
+    listen();
+    sink.opened();
+  };
+  socket.onmessage = ({ data }: { data: unknown }) => {
+    listen();
+    const event = parseEvent(String(data));
+    // Answers to frames carry no position.
+    if (event === null) sink.alive();
+    else sink.events([event]);
+  };
+  // A close follows every error. The package `ws` wants it to be heard all the same.
+  socket.onerror = () => {};
+  socket.onclose = () => {
+    clearTimeout(probe);
+    sink.closed({ type: "lost", detail: "the connection broke" });
+  };
+  return () => {
+    clearTimeout(probe);
+    socket.onopen = socket.onmessage = socket.onclose = null;
+    socket.close();
+  };
+}

@@ -1,0 +1,175 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { conversationList, POLL_MS } from "../src/conversation-list.js";
+import { MAX_TRIES } from "../src/http.js";
+import { OutlastClient, OutlastError } from "../src/index.js";
+import type { ConversationDocument } from "../src/index.js";
+import { randomId } from "../src/random-id.js";
+import { exchange, problem, scene, settled, tabs, VIEW } from "./fakes.js";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+describe("a client", () => {
+  it("gives up after a number of tries, and says that the server cannot be reached", async () => {
+    let tries = 0;
+    const { client } = scene(() => {
+      tries += 1;
+      throw new TypeError("fetch failed");
+    });
+    const sent = client.startGeneration({ content: "hello" });
+    const failed = expect(sent).rejects.toMatchObject({ name: "OutlastError", status: 0, code: "network" });
+    await vi.advanceTimersByTimeAsync(60_000);
+    await failed;
+    expect(tries).toBe(MAX_TRIES);
+  });
+
+  it("does not try again what would be answered the same, and hands on what the problem says", async () => {
+    let tries = 0;
+    const { client } = scene(
+      () => ((tries += 1), problem(409, "conversation_busy", { generationId: "gen_1" })),
+    );
+    const error = await client.startGeneration({ content: "hello" }).catch((error: unknown) => error);
+    expect(error).toBeInstanceOf(OutlastError);
+    expect(error).toMatchObject({
+      status: 409,
+      code: "conversation_busy",
+      detail: "this is conversation_busy",
+      problem: { generationId: "gen_1" },
+    });
+    expect(tries).toBe(1);
+  });
+
+  it("takes a refusal for the answer when an earlier try whose answer was lost has done it", async () => {
+    let tries = 0;
+    const { client } = scene(({ method }) => {
+      tries += 1;
+      if (tries % 2 === 1) throw new TypeError("fetch failed");
+      return method === "DELETE"
+        ? problem(404, "not_found")
+        : problem(409, "not_interrupted", { statusIs: "running" });
+    });
+    const resumed = client.resumeGeneration("gen_1");
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await resumed).toEqual({ success: false, status: "running" });
+    const deleted = client.deleteConversation("conv_1");
+    await vi.advanceTimersByTimeAsync(10_000);
+    await expect(deleted).resolves.toBeUndefined();
+  });
+
+  it("says of a server that does not know the question that it offers nothing", async () => {
+    const fetch = async (): Promise<Response> => new Response("<html>", { status: 404 });
+    const client = new OutlastClient({ baseUrl: "http://outlast.test", fetch });
+    expect(await client.capabilities()).toMatchObject({ name: "unknown", background: false });
+  });
+
+  it("asks for the token before every request", async () => {
+    const seen: unknown[] = [];
+    let turn = 0;
+    const { client } = scene(
+      ({ init }) => (seen.push((init.headers as Record<string, string>)["authorization"]), { data: [] }),
+      {
+        token: async () => `token ${(turn += 1)}`,
+      },
+    );
+    await client.listModels();
+    await client.listModels();
+    expect(seen).toEqual(["Bearer token 1", "Bearer token 2"]);
+  });
+
+  it("keeps some conversations that nobody watches, and not all", () => {
+    const { client } = scene();
+    const [first, watched] = [client.conversation("first"), client.conversation("watched")];
+    watched.subscribe(() => {});
+    for (let i = 0; i < 20; i += 1) client.conversation(`conv_${i}`);
+    expect(client.conversation("watched")).toBe(watched);
+    expect(client.conversation("first")).not.toBe(first);
+  });
+
+  it("makes up names also on pages without TLS", () => {
+    vi.stubGlobal("crypto", { getRandomValues: crypto.getRandomValues.bind(crypto) });
+    const names = new Set(Array.from({ length: 100 }, randomId));
+    vi.unstubAllGlobals();
+    expect(names.size).toBe(100);
+  });
+});
+
+describe("the list of conversations", () => {
+  const document = (id: string, change: Partial<ConversationDocument> = {}): ConversationDocument => ({
+    ...VIEW.conversation,
+    id,
+    ...change,
+  });
+
+  it("is read when it is watched, again while something is under way, and not when nothing is", async () => {
+    let reads = 0;
+    let data = [document("conv_1", { generationStatus: "generating", lastSeq: 1 })];
+    const { client } = scene(() => ((reads += 1), { data, nextCursor: null }));
+    const list = conversationList(client);
+    expect(conversationList(client)).toBe(list);
+    expect(list.snapshot()).toMatchObject({ isLoading: true, conversations: [] });
+    const stop = list.subscribe(() => {});
+    await settled();
+    expect(list.snapshot()).toMatchObject({ isLoading: false, conversations: data, hasMore: false });
+    await vi.advanceTimersByTimeAsync(POLL_MS);
+    expect(reads).toBe(2);
+    await vi.advanceTimersByTimeAsync(600_000);
+    expect(reads).toBeLessThan(30);
+    data = [document("conv_1", { generationStatus: "complete", lastSeq: 9 })];
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(list.snapshot().conversations).toEqual(data);
+    const after = reads;
+    await vi.advanceTimersByTimeAsync(600_000);
+    expect(reads).toBe(after);
+    stop();
+  });
+
+  it("is read again when somebody looks or the device is online, and says when it cannot be", async () => {
+    let reads = 0;
+    const { client, device } = scene(
+      () => ((reads += 1), reads === 2 ? problem(500, "store_broken") : { data: [], nextCursor: null }),
+    );
+    const list = conversationList(client);
+    list.subscribe(() => {});
+    await settled();
+    device.become("visible");
+    device.become("online");
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(reads).toBe(2);
+    expect(list.snapshot().error).toMatchObject({ code: "store_broken" });
+    await vi.advanceTimersByTimeAsync(POLL_MS);
+    expect(list.snapshot().error).toBeNull();
+  });
+
+  it("knows at once what happens in a conversation that is open here or in another tab", async () => {
+    const channel = tabs();
+    const here = scene(() => ({ data: [document("conv_0")], nextCursor: null }), { channel });
+    const there = scene(() => ({ data: [document("conv_0")], nextCursor: null }), { channel });
+    const lists = [conversationList(here.client), conversationList(there.client)];
+    for (const list of lists) list.subscribe(() => {});
+    here.client.conversation("conv_1").subscribe(() => {});
+    await settled();
+    here.transport.show(VIEW);
+    here.transport.say(...exchange(1, "a", "hello", []).slice(0, 3));
+    await settled();
+    for (const list of lists) {
+      expect(list.snapshot().conversations.find(({ id }) => id === "conv_1")).toMatchObject({
+        generationStatus: "generating",
+      });
+    }
+  });
+
+  it("reads on, and keeps what it has read", async () => {
+    const all = Array.from({ length: 120 }, (_, i) => document(`conv_${i}`));
+    const { client } = scene(({ path }) => {
+      expect(path).toBe("/v1/conversations");
+      return { data: all.slice(0, 50), nextCursor: "c" };
+    });
+    const list = conversationList(client);
+    list.subscribe(() => {});
+    await settled();
+    expect(list.snapshot()).toMatchObject({ hasMore: true });
+    await list.loadMore();
+    await settled();
+    expect(list.snapshot().conversations).toHaveLength(50);
+  });
+});

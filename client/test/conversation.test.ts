@@ -1,0 +1,303 @@
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { OutlastEvent, View } from "../src/index.js";
+import { RELEASE_GRACE_MS } from "../src/store.js";
+import { HIDDEN_GRACE_MS, PEEK_MS } from "../src/machine.js";
+import { applyAll } from "../src/fold.js";
+import { answering, exchange, OFFERS, scene, settled, started, tabs, VIEW } from "./fakes.js";
+
+beforeEach(() => void vi.useFakeTimers());
+afterEach(() => void vi.useRealTimers());
+
+describe("a conversation", () => {
+  it("is the same for all who ask for it, and holds one connection", async () => {
+    const { client, transport } = scene();
+    const conversation = client.conversation("conv_1");
+    expect(client.conversation("conv_1")).toBe(conversation);
+    conversation.subscribe(() => {});
+    conversation.subscribe(() => {});
+    await settled();
+    expect(transport.lines).toHaveLength(1);
+    expect(transport.last.target).toEqual({ path: "/v1/conversations/conv_1", after: null });
+  });
+
+  it("keeps its connection while a listener only changes places, and lets go of it after that", async () => {
+    const { client, transport } = scene();
+    const conversation = client.conversation("conv_1");
+    conversation.subscribe(() => {})();
+    const stop = conversation.subscribe(() => {});
+    await settled();
+    vi.advanceTimersByTime(RELEASE_GRACE_MS * 2);
+    expect(transport.lines).toHaveLength(1);
+    expect(transport.openLines).toBe(1);
+    stop();
+    vi.advanceTimersByTime(RELEASE_GRACE_MS);
+    expect(transport.openLines).toBe(0);
+    await settled();
+    expect(conversation.snapshot().connection).toEqual({ type: "idle" });
+  });
+
+  it("that is watched again goes on where it was", async () => {
+    const { client, transport } = scene();
+    const conversation = client.conversation("conv_1");
+    const stop = conversation.subscribe(() => {});
+    await settled();
+    transport.show(applyAll(VIEW, exchange(1, "a", "hello", ["hi"])));
+    stop();
+    vi.advanceTimersByTime(RELEASE_GRACE_MS);
+    conversation.subscribe(() => {});
+    await settled();
+    expect(transport.lines).toHaveLength(2);
+    expect(transport.last.target.after).toBe(7);
+    expect(conversation.snapshot().view?.messages).toHaveLength(2);
+  });
+
+  it("tells its listeners once for everything that arrives together, and not without a change", async () => {
+    const { client, transport } = scene();
+    const conversation = client.conversation("conv_1");
+    let told = 0;
+    conversation.subscribe(() => (told += 1));
+    await settled();
+    transport.show(VIEW);
+    await settled();
+    told = 0;
+    const before = conversation.snapshot();
+    expect(conversation.snapshot()).toBe(before);
+    for (const event of exchange(1, "a", "hello", Array<string>(1_000).fill("word "))) transport.say(event);
+    expect(conversation.snapshot()).toBe(before);
+    await settled();
+    expect(told).toBe(1);
+    expect(conversation.snapshot().view?.messages[1]?.content).toHaveLength(5_000);
+    expect(conversation.snapshot().lastEnd).toMatchObject({ generationId: "gen_of_a", status: "completed" });
+  });
+
+  it("never shows a gap or a repeat, but comes back to its position", async () => {
+    const { client, transport } = scene();
+    const conversation = client.conversation("conv_1");
+    conversation.subscribe(() => {});
+    await settled();
+    transport.show(VIEW);
+    const events = exchange(1, "a", "hello", ["one ", "two ", "three"]);
+    transport.say(...events.slice(0, 5), ...events.slice(6));
+    await settled();
+    expect(conversation.snapshot().view?.overlays).toEqual({ answer_of_a: "one " });
+    expect(conversation.snapshot().connection).toMatchObject({
+      type: "waiting",
+      reason: "position 7 came after 5",
+    });
+    expect(transport.openLines).toBe(0);
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(transport.last.target.after).toBe(5);
+    transport.last.sink.opened();
+    transport.say(...events.slice(4));
+    await vi.advanceTimersByTimeAsync(1_000);
+    // Twice in a row: the position itself is doubtful.
+    expect(transport.last.target.after).toBeNull();
+    transport.show(applyAll(VIEW, events));
+    await settled();
+    expect(conversation.snapshot().view?.messages[1]?.content).toBe("one two three");
+  });
+
+  it("hears nothing from a connection that it has given up", async () => {
+    const { client, transport } = scene();
+    const conversation = client.conversation("conv_1");
+    conversation.subscribe(() => {});
+    await settled();
+    transport.show(VIEW);
+    const old = transport.last;
+    transport.lose();
+    await vi.advanceTimersByTimeAsync(1_000);
+    old.sink.events(exchange(1, "a", "hello", []));
+    old.sink.closed({ type: "lost", detail: "late" });
+    await settled();
+    expect(conversation.snapshot().view?.messages).toEqual([]);
+    expect(conversation.snapshot().connection.type).toBe("connecting");
+  });
+
+  it("begins anew after a loss where positions do not outlive a crash", async () => {
+    const fetch = answering(() => ({ ...OFFERS, durability: "debounce" }));
+    const { client, transport } = scene(undefined, { fetch });
+    client.conversation("conv_1").subscribe(() => {});
+    await settled();
+    transport.show(applyAll(VIEW, exchange(1, "a", "hello", ["hi"])));
+    transport.lose();
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(transport.last.target.after).toBeNull();
+  });
+
+  it("of a hidden page lets go of its connection, keeps it while an answer is on its way, and comes back", async () => {
+    const { client, transport, device } = scene();
+    client.conversation("conv_1").subscribe(() => {});
+    await settled();
+    transport.show(VIEW);
+    const events = exchange(1, "a", "hello", ["hi"]);
+    transport.say(...events.slice(0, 4));
+    device.become("hidden");
+    await vi.advanceTimersByTimeAsync(HIDDEN_GRACE_MS / 2);
+    transport.last.sink.alive();
+    await vi.advanceTimersByTimeAsync(HIDDEN_GRACE_MS / 2);
+    expect(transport.openLines).toBe(1);
+    transport.say(...events.slice(4));
+    await vi.advanceTimersByTimeAsync(HIDDEN_GRACE_MS / 2);
+    transport.last.sink.alive();
+    await vi.advanceTimersByTimeAsync(HIDDEN_GRACE_MS / 2);
+    expect(transport.openLines).toBe(0);
+    expect(client.conversation("conv_1").snapshot().connection).toMatchObject({
+      type: "waiting",
+      because: "hidden",
+    });
+    await vi.advanceTimersByTimeAsync(PEEK_MS);
+    expect(transport.lines).toHaveLength(2);
+    transport.last.sink.opened();
+    await vi.advanceTimersByTimeAsync(HIDDEN_GRACE_MS / 2);
+    transport.last.sink.alive();
+    await vi.advanceTimersByTimeAsync(HIDDEN_GRACE_MS / 2);
+    expect(transport.openLines).toBe(0);
+    device.become("visible");
+    await settled();
+    expect(transport.openLines).toBe(1);
+    expect(transport.last.target.after).toBe(7);
+  });
+
+  it("of a hidden page lets go in any case where connections are scarce", async () => {
+    const { client, transport, device } = scene();
+    transport.scarce = true;
+    client.conversation("conv_1").subscribe(() => {});
+    await settled();
+    transport.show(applyAll(VIEW, exchange(1, "a", "hello", ["hi"]).slice(0, 4)));
+    device.become("hidden");
+    await vi.advanceTimersByTimeAsync(HIDDEN_GRACE_MS / 2);
+    transport.last.sink.alive();
+    await vi.advanceTimersByTimeAsync(HIDDEN_GRACE_MS / 2);
+    expect(transport.openLines).toBe(0);
+  });
+
+  it("puts older messages before those that are there, unless a snapshot came between", async () => {
+    const all = applyAll(VIEW, [...exchange(1, "a", "first", ["1"]), ...exchange(8, "b", "second", ["2"])]);
+    const newest: View = { ...all, messages: all.messages.slice(2), hasMore: true };
+    let reading = (): void => {};
+    const { client, transport } = scene(({ path }) => {
+      expect(path).toBe("/v1/conversations/conv_1/messages");
+      reading();
+      return { data: all.messages.slice(0, 2), hasMore: false };
+    });
+    const conversation = client.conversation("conv_1");
+    conversation.subscribe(() => {});
+    await settled();
+    transport.show(newest);
+    const loading = conversation.loadOlder();
+    await settled();
+    await loading;
+    expect(conversation.snapshot().view).toEqual(all);
+    transport.say({ ...snapshotOf(newest) });
+    reading = () => transport.say(snapshotOf({ ...all, hasMore: false }));
+    await conversation.loadOlder();
+    expect(conversation.snapshot().view?.messages).toEqual(all.messages);
+  });
+
+  it("says why the last generation failed, also when it failed without a word", async () => {
+    const { client, transport } = scene(() => ({
+      id: "gen_1",
+      status: "error",
+      endReason: "upstream_refused",
+      errorMessage: "no",
+    }));
+    const conversation = client.conversation("conv_1");
+    conversation.subscribe(() => {});
+    await settled();
+    const document = {
+      ...VIEW.conversation,
+      generationStatus: "error" as const,
+      currentGenerationId: "gen_1",
+    };
+    transport.show({ ...VIEW, conversation: document });
+    await settled();
+    expect(conversation.snapshot().generation).toMatchObject({
+      status: "error",
+      errorMessage: "no",
+      endReason: "upstream_refused",
+    });
+  });
+
+  it("tells why a run waits, until it goes on", async () => {
+    const { client, transport } = scene();
+    const conversation = client.conversation("conv_1");
+    conversation.subscribe(() => {});
+    await settled();
+    const events = exchange(1, "a", "hello", []);
+    transport.show(applyAll(VIEW, events.slice(0, 3)));
+    const retry = { attempt: 2, delayMs: 400, reason: "overloaded" };
+    transport.say({ ...events[0]!, seq: 4, type: "retry.scheduled", payload: retry } as OutlastEvent);
+    await settled();
+    expect(conversation.snapshot().generation?.retry).toMatchObject(retry);
+    transport.say({ ...events[2]!, seq: 5, payload: { model: "default", attempt: 2 } } as OutlastEvent);
+    await settled();
+    expect(conversation.snapshot().generation).toMatchObject({ retry: null, attempt: 2, status: "running" });
+  });
+});
+
+function snapshotOf(view: View): OutlastEvent {
+  return { seq: view.lastSeq, ts: "", generationId: null, requestId: null, type: "snapshot", payload: view };
+}
+
+describe("tabs", () => {
+  it("know at once what is done in another", async () => {
+    const channel = tabs();
+    const answer = ({ body, method }: { body: Record<string, unknown>; method: string }): unknown =>
+      method === "DELETE" ? new Response(null, { status: 204 }) : started(body["requestId"]);
+    const here = scene(answer, { channel });
+    const there = scene(answer, { channel });
+    there.client.conversation("conv_1").subscribe(() => {});
+    await settled();
+    there.transport.show(VIEW);
+    there.transport.lose();
+    await settled();
+    expect(there.transport.openLines).toBe(0);
+    await here.client.conversation("conv_1").send("hello");
+    await settled();
+    expect(there.transport.openLines).toBe(1);
+    await here.client.deleteConversation("conv_1");
+    await settled();
+    expect(there.transport.lines).toHaveLength(3);
+  });
+});
+
+describe("the last position", () => {
+  const kept = new Map<string, string>();
+  const storage = {
+    getItem: (key: string) => kept.get(key) ?? null,
+    setItem: (key: string, value: string) => void kept.set(key, value),
+    removeItem: (key: string) => void kept.delete(key),
+  };
+
+  it("is kept across reloads: at each generation, and when the page is hidden", async () => {
+    const { client, transport, device } = scene(() => new Response(null, { status: 204 }), { storage });
+    client.conversation("conv_1").subscribe(() => {});
+    await settled();
+    transport.show(VIEW);
+    const events = exchange(1, "a", "hello", ["one", "two"]);
+    transport.say(...events.slice(0, 4));
+    const reloaded = (): unknown => scene(undefined, { storage }).client.lastPosition();
+    expect(reloaded()).toMatchObject({ conversationId: "conv_1", generationId: "gen_of_a" });
+    transport.say(...events.slice(4));
+    device.become("hidden");
+    expect(reloaded()).toEqual({ conversationId: "conv_1", generationId: "gen_of_a", seq: 8 });
+    await client.deleteConversation("conv_1");
+    expect(reloaded()).toBeNull();
+  });
+
+  it("is done without where storage is forbidden, full or broken", async () => {
+    const forbidden = () => {
+      throw new Error("forbidden");
+    };
+    const { client, transport, device } = scene(undefined, {
+      storage: { getItem: forbidden, setItem: forbidden, removeItem: forbidden },
+    });
+    client.conversation("conv_1").subscribe(() => {});
+    await settled();
+    transport.show(VIEW);
+    device.become("hidden");
+    expect(client.lastPosition()).toMatchObject({ conversationId: "conv_1" });
+    const strange = scene(undefined, { storage: { ...storage, getItem: () => "{" } });
+    expect(strange.client.lastPosition()).toBeNull();
+  });
+});

@@ -1,0 +1,156 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { parseEvent } from "../src/event.js";
+import { apply, applyAll, emptyView, partsOf, textOf } from "../src/index.js";
+import type { OutlastEvent, View } from "../src/index.js";
+
+const folder = new URL("../../fixtures/", import.meta.url);
+const names = readdirSync(folder)
+  .filter((name) => name.endsWith(".jsonl"))
+  .map((name) => name.replace(".jsonl", ""));
+
+function log(name: string): OutlastEvent[] {
+  const lines = readFileSync(new URL(`${name}.jsonl`, folder), "utf8")
+    .split("\n")
+    .filter(Boolean);
+  return lines.map((line) => parseEvent(line)!);
+}
+
+const beginning = (): View => emptyView("conv_fixture", "2026-01-01T00:00:00.000Z");
+const throughJson = (view: View): View => JSON.parse(JSON.stringify(view));
+
+describe("every fixture folds to the view that the server has", () => {
+  it("finds the fixtures", () => expect(names.length).toBeGreaterThan(20));
+
+  it.each(names)("%s, from the beginning and from the view after every line", (name) => {
+    const expected: View = JSON.parse(readFileSync(new URL(`${name}.view.json`, folder), "utf8"));
+    const events = log(name);
+    for (let cut = 0; cut <= events.length; cut += 1) {
+      const before = throughJson(applyAll(beginning(), events.slice(0, cut)));
+      const snapshot = { type: "snapshot", payload: before, seq: cut } as OutlastEvent;
+      const after = applyAll(apply(beginning(), snapshot), events.slice(cut));
+      expect(throughJson(after), `cut after line ${cut}`).toEqual(expected);
+    }
+  });
+});
+
+const envelope = { ts: "2026-01-02T00:00:00.000Z", generationId: "gen_1", requestId: "r" };
+const delta = (seq: number, text: string): OutlastEvent => ({
+  ...envelope,
+  seq,
+  type: "chat.delta",
+  payload: { messageId: "answer", text },
+});
+
+function answering(): View {
+  return applyAll(beginning(), [
+    { ...envelope, seq: 1, type: "generation.queued", payload: { messageId: "q", model: "m", digest: "d" } },
+    { ...envelope, seq: 2, type: "chat.started", payload: { model: "m", attempt: 1 } },
+    { ...envelope, seq: 3, type: "assistant.segment.started", payload: { messageId: "answer" } },
+  ]);
+}
+
+function frozen<T>(value: T): T {
+  if (typeof value === "object" && value !== null && !Object.isFrozen(value)) {
+    Object.freeze(value);
+    Object.values(value).forEach(frozen);
+  }
+  return value;
+}
+
+describe("the fold", () => {
+  it.each(names)("changes nothing in place: %s", (name) => {
+    let view = frozen(beginning());
+    for (const event of log(name)) view = frozen(apply(view, frozen(event)));
+  });
+
+  it("leaves what an event does not touch as it was", () => {
+    const before = answering();
+    const after = apply(before, delta(4, "Hello"));
+    expect(after.messages).toBe(before.messages);
+    expect(after.activeRun).toBe(before.activeRun);
+    expect(after.queue).toBe(before.queue);
+    expect(after.overlays).not.toBe(before.overlays);
+    const closed = apply(after, {
+      ...envelope,
+      seq: 5,
+      type: "chat.done",
+      payload: { finishReason: "stop" },
+    });
+    expect(closed.messages[0]).not.toBe(after.messages[0]);
+    expect(closed.messages[0]).toMatchObject({ content: "Hello", status: "complete" });
+  });
+
+  it("shows what an open message says before it is closed", () => {
+    const view = apply(answering(), delta(4, "Hel"));
+    const message = view.messages[0]!;
+    expect(message.content).toBe("");
+    expect(textOf(view, message)).toBe("Hel");
+    expect(partsOf(view, message)).toEqual([{ type: "text", text: "Hel" }]);
+  });
+
+  it("skips an event that it does not know, but not its position", () => {
+    const before = answering();
+    const strange = { ...envelope, seq: 4, type: "moon.risen", payload: {} } as unknown as OutlastEvent;
+    const after = apply(before, strange);
+    expect(after.lastSeq).toBe(4);
+    expect({ ...after, lastSeq: 3, conversation: before.conversation }).toEqual(before);
+  });
+
+  it("tolerates events of tools, and words and turns that belong nowhere", () => {
+    const calls: OutlastEvent[] = [
+      { ...envelope, seq: 4, type: "usage", payload: { inputTokens: 1, outputTokens: 1 } },
+      { ...envelope, seq: 5, type: "tool.output", payload: { toolUseId: "t", stream: "stdout", text: "hi" } },
+      { ...envelope, seq: 6, type: "tool.end", payload: { toolUseId: "t", result: "hi", isError: false } },
+      {
+        ...envelope,
+        seq: 7,
+        type: "approval.requested",
+        payload: { toolUseId: "t", toolName: "b", toolInput: 1 },
+      },
+      {
+        ...envelope,
+        seq: 8,
+        type: "approval.resolved",
+        payload: { toolUseId: "t", decision: "deny", by: "me" },
+      },
+      {
+        ...envelope,
+        seq: 9,
+        type: "sandbox.changed",
+        payload: { sandboxId: "s", state: "lost", reason: "" },
+      },
+      { ...delta(10, "?"), payload: { messageId: "nobody", text: "?" } } as OutlastEvent,
+      {
+        ...envelope,
+        generationId: "other",
+        seq: 11,
+        type: "chat.interrupted",
+        payload: { reason: "", round: 0 },
+      },
+      {
+        ...envelope,
+        generationId: "other",
+        seq: 12,
+        type: "chat.started",
+        payload: { model: "m", attempt: 3 },
+      },
+      { ...envelope, generationId: "other", seq: 13, type: "chat.cancelled", payload: { reason: "user" } },
+    ];
+    const view = applyAll(answering(), calls);
+    expect(view.lastSeq).toBe(13);
+    expect(view.activeRun).toEqual(answering().activeRun);
+    expect(view.messages).toEqual(answering().messages);
+  });
+
+  it("takes thousands of deltas among ten thousand messages without copying them", () => {
+    const start = answering();
+    const message = { ...start.messages[0]!, id: "old", status: "complete" as const };
+    const many = { ...start, messages: [...Array<typeof message>(10_000).fill(message), ...start.messages] };
+    let view: View = many;
+    for (let seq = 4; seq < 4_004; seq += 1)
+      view = apply(view, delta(seq, "fifty characters of an answer that goes on and on "));
+    expect(view.messages).toBe(many.messages);
+    expect(view.overlays["answer"]).toHaveLength(200_000);
+  });
+});

@@ -1,0 +1,328 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import * as limits from "../src/machine.js";
+import { begin, step } from "../src/machine.js";
+import type { Heard, Input, Machine, Step, Timer, Why } from "../src/machine.js";
+import { OutlastError } from "../src/problem.js";
+
+const refused = (status: number, code: string, retryAfterMs: number | null = null): Why => ({
+  type: "refused",
+  error: new OutlastError({ status, code, detail: code }, retryAfterMs),
+});
+const lost: Why = { type: "lost", detail: "the connection broke" };
+
+/** Carries out effects the way the follower does, and fails where it would go wrong. */
+class World {
+  machine: Machine;
+  open: number | null = null;
+  opens = 0;
+  forgets = 0;
+  timers = new Map<Timer, number>();
+  chance = 0.999;
+  keep = false;
+
+  constructor(first: Step = begin({ online: true, visible: true })) {
+    this.machine = first.machine;
+    this.obey(first);
+  }
+
+  say(input: Input): this {
+    if (input.type === "timer") {
+      if (!this.timers.delete(input.timer)) return this;
+    }
+    this.obey(step(this.machine, input, { chance: this.chance, keep: this.keep }));
+    return this;
+  }
+
+  obey({ machine, effects }: Step): void {
+    this.machine = machine;
+    for (const effect of effects) {
+      switch (effect.type) {
+        case "connect":
+          if (this.open !== null) throw new Error("two connections at once");
+          this.open = effect.number;
+          this.opens += 1;
+          break;
+        case "disconnect":
+          this.open = null;
+          break;
+        case "forget":
+          this.forgets += 1;
+          break;
+        case "set":
+          this.timers.set(effect.timer, effect.delayMs);
+          break;
+        case "clear":
+          this.timers.clear();
+          break;
+      }
+    }
+  }
+
+  opened(): this {
+    return this.say({ type: "opened", number: this.machine.number });
+  }
+
+  heard(what: Heard): this {
+    return this.say({ type: "heard", number: this.machine.number, what });
+  }
+
+  closed(why: Why): this {
+    return this.say({ type: "closed", number: this.machine.number, why });
+  }
+
+  rings(timer: Timer): this {
+    expect(this.timers.has(timer), `${timer} is set`).toBe(true);
+    return this.say({ type: "timer", timer });
+  }
+
+  get now(): string {
+    return this.machine.connection.type;
+  }
+}
+
+const live = (): World => new World().opened().heard("snapshot");
+
+describe("a connection", () => {
+  it("begins at once, also on a device that says it is offline", () => {
+    expect(new World().now).toBe("connecting");
+    expect(new World(begin({ online: false, visible: true })).now).toBe("connecting");
+  });
+
+  it("is live at a snapshot, or when the burst of missed events is over", () => {
+    expect(new World().opened().now).toBe("catching_up");
+    expect(live().now).toBe("live");
+    expect(new World().opened().heard("events").now).toBe("catching_up");
+    expect(new World().opened().heard("events").rings("settle").now).toBe("live");
+  });
+
+  it("that breaks says why, waits, and comes back", () => {
+    const world = live().closed(lost);
+    expect(world.machine.connection).toMatchObject({ type: "waiting", because: "lost", reason: lost.detail });
+    expect(world.rings("retry").now).toBe("connecting");
+  });
+
+  it("that has been silent for too long is dead", () => {
+    const world = live();
+    expect(world.timers.get("silence")).toBe(limits.SILENCE_LIMIT_MS);
+    world.rings("silence");
+    expect(world.machine.connection).toMatchObject({ type: "waiting", reason: "the connection went silent" });
+    expect(world.open).toBeNull();
+  });
+
+  it("that does not open is given up", () => {
+    const world = new World();
+    expect(world.timers.get("silence")).toBe(limits.CONNECT_LIMIT_MS);
+    expect(world.rings("silence").machine.connection).toMatchObject({ reason: "the server does not answer" });
+  });
+
+  it("waits longer after each failure, up to a cap, and any part of that", () => {
+    const world = new World();
+    const delays: number[] = [];
+    for (let i = 0; i < 10; i += 1) {
+      world.closed(lost);
+      delays.push(world.timers.get("retry")!);
+      world.rings("retry");
+    }
+    expect(delays.slice(0, 3)).toEqual([500, 999, 1998]);
+    expect(Math.max(...delays)).toBeLessThanOrEqual(limits.RETRY_CAP_MS);
+    world.chance = 0;
+    expect(world.closed(lost).timers.get("retry")).toBe(0);
+  });
+
+  it("that brought something begins anew with short waits, however soon it breaks", () => {
+    const world = new World().closed(lost).rings("retry").closed(lost).rings("retry");
+    expect(world.opened().heard("nothing").closed(lost).timers.get("retry")).toBe(1998);
+    expect(world.rings("retry").opened().heard("snapshot").closed(lost).timers.get("retry")).toBe(3996);
+    expect(world.rings("retry").opened().heard("events").closed(lost).timers.get("retry")).toBe(500);
+  });
+
+  it("that held begins anew with short waits; one that only opened does not", () => {
+    const world = new World().closed(lost).rings("retry").closed(lost).rings("retry");
+    expect(world.opened().closed(lost).timers.get("retry")).toBe(1998);
+    world.rings("retry").opened().rings("healthy").closed(lost);
+    expect(world.timers.get("retry")).toBe(500);
+  });
+
+  it("comes back in the moment the page is visible or the device online", () => {
+    expect(live().closed(lost).say({ type: "visible", silentMs: 0 }).now).toBe("connecting");
+    expect(live().closed(lost).say({ type: "online" }).now).toBe("connecting");
+    expect(live().closed(lost).say({ type: "wake" }).now).toBe("connecting");
+  });
+
+  it("is not trusted by somebody who comes back after a long silence", () => {
+    expect(live().say({ type: "visible", silentMs: 1_000 }).now).toBe("live");
+    const world = live().say({ type: "visible", silentMs: limits.SUSPECT_MS });
+    expect([world.now, world.opens]).toEqual(["connecting", 2]);
+  });
+
+  it("is kept while the device says it is offline, and made anew when the network is back", () => {
+    const world = live().say({ type: "offline" });
+    expect(world.now).toBe("live");
+    expect(world.say({ type: "online" }).now).toBe("connecting");
+    expect(live().say({ type: "online" }).now).toBe("live");
+  });
+
+  it("that breaks without a network is offline, and tries now and then all the same", () => {
+    const world = live().say({ type: "offline" }).closed(lost);
+    expect(world.now).toBe("offline");
+    expect(world.timers.has("retry")).toBe(true);
+    expect(live().closed(lost).say({ type: "offline" }).now).toBe("offline");
+  });
+
+  it("refused for good ends with the problem", () => {
+    for (const [status, code] of [
+      [401, "unauthorized"],
+      [403, "foreign_origin"],
+      [404, "not_found"],
+      [422, "invalid_request"],
+    ] as const) {
+      const world = new World().closed(refused(status, code));
+      expect(world.machine.connection).toMatchObject({ type: "ended", error: { status, code } });
+      expect(world.timers.size).toBe(0);
+      expect(world.say({ type: "online" }).now).toBe("ended");
+      expect(world.say({ type: "restart" }).now).toBe("connecting");
+    }
+  });
+
+  it("refused for now comes back, and not before the server wants it to", () => {
+    const world = new World().closed(refused(503, "store_unavailable", 3_000));
+    expect(world.machine.connection).toMatchObject({ type: "waiting", because: "refused" });
+    expect(world.timers.get("retry")).toBe(3_500);
+    expect(new World().closed(refused(429, "limit_reached", 1e9)).timers.get("retry")).toBeLessThan(121_000);
+  });
+
+  it("whose position lies ahead of the log forgets it and begins anew", () => {
+    const world = new World().closed(refused(409, "cursor_ahead"));
+    expect([world.now, world.forgets]).toEqual(["waiting", 1]);
+  });
+
+  it("with a gap comes back to its position, and at the second one in a row forgets it", () => {
+    const gap: Why = { type: "gap", detail: "7 came after 5" };
+    const world = live().closed(gap);
+    expect([world.now, world.forgets]).toEqual(["waiting", 0]);
+    expect(world.rings("retry").opened().closed(gap).forgets).toBe(1);
+    expect(live().closed(gap).rings("retry").opened().rings("healthy").closed(gap).forgets).toBe(0);
+  });
+
+  it("of a hidden page is given back after a while, looks in now and then, and returns with the page", () => {
+    const world = live().say({ type: "hidden" });
+    expect(world.now).toBe("live");
+    expect(world.rings("release").machine.connection).toMatchObject({ type: "waiting", because: "hidden" });
+    expect(world.timers.get("retry")).toBe(limits.PEEK_MS);
+    expect(world.say({ type: "wake" }).now).toBe("waiting");
+    expect(world.rings("retry").opened().now).toBe("catching_up");
+    expect(world.rings("release").now).toBe("waiting");
+    expect(world.say({ type: "visible", silentMs: 0 }).now).toBe("connecting");
+  });
+
+  it("of a hidden page is kept while it is needed", () => {
+    const world = live().say({ type: "hidden" });
+    world.keep = true;
+    expect(world.rings("release").now).toBe("live");
+    world.keep = false;
+    expect(world.rings("release").now).toBe("waiting");
+  });
+
+  it("hears nothing from those before it", () => {
+    const world = live().closed(lost).rings("retry");
+    world.say({ type: "closed", number: 1, why: lost }).say({ type: "opened", number: 1 });
+    expect(world.now).toBe("connecting");
+  });
+
+  it("that is stopped leaves nothing behind", () => {
+    const world = live().say({ type: "stop" });
+    expect(world.machine.connection).toEqual({ type: "ended", error: null });
+    expect([world.open, world.timers.size]).toEqual([null, 0]);
+  });
+});
+
+describe("whatever happens, in whatever order", () => {
+  const whys = fc.constantFrom<Why>(
+    lost,
+    { type: "gap", detail: "gap" },
+    refused(503, "store_unavailable", 1_000),
+    refused(409, "cursor_ahead"),
+    refused(429, "limit_reached", 1_000),
+    refused(404, "not_found"),
+  );
+  const happenings = fc.array(
+    fc.oneof(
+      { weight: 3, arbitrary: fc.constant((world: World) => world.open !== null && world.opened()) },
+      {
+        weight: 3,
+        arbitrary: fc
+          .constantFrom<Heard>("nothing", "events", "snapshot")
+          .map((what) => (world: World) => world.open !== null && world.heard(what)),
+      },
+      { weight: 3, arbitrary: whys.map((why) => (world: World) => world.open !== null && world.closed(why)) },
+      {
+        weight: 2,
+        arbitrary: fc
+          .constantFrom<Timer>("retry", "silence", "settle", "healthy", "release")
+          .map((timer) => (world: World) => world.say({ type: "timer", timer })),
+      },
+      fc
+        .constantFrom<Input>(
+          { type: "online" },
+          { type: "offline" },
+          { type: "hidden" },
+          { type: "wake" },
+          { type: "restart" },
+        )
+        .map((input) => (world: World) => world.say(input)),
+      fc.nat(60_000).map((silentMs) => (world: World) => world.say({ type: "visible", silentMs })),
+      fc.tuple(fc.nat(5), whys).map(
+        ([number, why]) =>
+          (world: World) =>
+            number !== world.machine.number && world.say({ type: "closed", number, why }),
+      ),
+      fc.tuple(fc.double({ min: 0, max: 0.99, noNaN: true }), fc.boolean()).map(
+        ([chance, keep]) =>
+          (world: World) =>
+            Object.assign(world, { chance, keep }),
+      ),
+    ),
+    { maxLength: 60 },
+  );
+  const starts = fc.record({ online: fc.boolean(), visible: fc.boolean() });
+
+  it("it is live, or over, or says why not and when it will try again; and it never connects twice at once", () => {
+    fc.assert(
+      fc.property(starts, happenings, (start, all) => {
+        const world = new World(begin(start));
+        for (const happen of all) {
+          happen(world);
+          const { connection } = world.machine;
+          const connected = ["connecting", "catching_up", "live"].includes(connection.type);
+          expect(world.open !== null).toBe(connected);
+          if (connected) expect(world.timers.has("silence")).toBe(true);
+          if (connection.type === "catching_up") expect(world.timers.has("settle")).toBe(true);
+          if (connection.type === "waiting" || connection.type === "offline") {
+            expect(connection.reason).not.toBe("");
+            expect(world.timers.has("retry")).toBe(true);
+          }
+          if (connection.type === "ended") expect(world.timers.size).toBe(0);
+          expect(connection.type).not.toBe("idle");
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it("a network that works again leads to live, unless it was refused for good", () => {
+    fc.assert(
+      fc.property(starts, happenings, (start, all) => {
+        const world = new World(begin(start));
+        for (const happen of all) happen(world);
+        for (let i = 0; i < 3 && world.now !== "live" && world.now !== "ended"; i += 1) {
+          if (world.timers.has("retry")) world.rings("retry");
+          if (world.now === "connecting") world.opened();
+          if (world.now === "catching_up") world.rings("settle");
+        }
+        expect(["live", "ended"]).toContain(world.now);
+      }),
+      { numRuns: 1_000 },
+    );
+  });
+});

@@ -1,0 +1,215 @@
+// @vitest-environment happy-dom
+import { act, StrictMode } from "react";
+import type { ReactNode } from "react";
+import { createRoot, hydrateRoot } from "react-dom/client";
+import type { Root } from "react-dom/client";
+import { renderToString } from "react-dom/server";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { applyAll } from "../src/fold.js";
+import { textOf } from "../src/index.js";
+import { OutlastProvider, useConversation, useConversations, useGeneration } from "../src/react/index.js";
+import type { UseConversation, UseGeneration } from "../src/react/index.js";
+import { RELEASE_GRACE_MS } from "../src/store.js";
+import { exchange, scene, settled, started, VIEW } from "./fakes.js";
+import type { Scene } from "./fakes.js";
+
+let root: Root | null = null;
+beforeEach(() => {
+  vi.stubGlobal("IS_REACT_ACT_ENVIRONMENT", true);
+  vi.useFakeTimers();
+});
+afterEach(() => {
+  act(() => root?.unmount());
+  root = null;
+  vi.useRealTimers();
+  vi.unstubAllGlobals();
+});
+
+async function show(stage: Scene, children: ReactNode): Promise<HTMLElement> {
+  const place = document.createElement("div");
+  root = createRoot(place);
+  await act(async () =>
+    root!.render(
+      <StrictMode>
+        <OutlastProvider client={stage.client}>{children}</OutlastProvider>
+      </StrictMode>,
+    ),
+  );
+  return place;
+}
+
+let now: UseConversation;
+function Chat({ id }: { id: string | null }): ReactNode {
+  now = useConversation(id);
+  const { view, pending, connection } = now;
+  return (
+    <ul title={connection.type}>
+      {view?.messages.map((message) => (
+        <li key={message.id}>{textOf(view, message)}</li>
+      ))}
+      {pending.map((message) => (
+        <li key={message.requestId}>{String(message.content)}…</li>
+      ))}
+    </ul>
+  );
+}
+
+const lines = (place: HTMLElement): (string | null)[] =>
+  [...place.querySelectorAll("li")].map((line) => line.textContent);
+
+describe("a component", () => {
+  it("follows a conversation over one connection, also in strict mode", async () => {
+    const stage = scene();
+    const place = await show(stage, <Chat id="conv_1" />);
+    expect(stage.transport.lines).toHaveLength(1);
+    await act(async () => stage.transport.show(VIEW));
+    await act(async () => stage.transport.say(...exchange(1, "a", "hello", ["one ", "two"]).slice(0, 6)));
+    expect(lines(place)).toEqual(["hello", "one two"]);
+    await act(async () => vi.advanceTimersByTime(RELEASE_GRACE_MS * 2));
+    expect(stage.transport.openLines).toBe(1);
+  });
+
+  it("shows what it sends at once and only once", async () => {
+    const stage = scene(({ body }) => started(body["requestId"]));
+    const place = await show(stage, <Chat id="conv_1" />);
+    await act(async () => stage.transport.show(VIEW));
+    await act(async () => void now.send("hello"));
+    expect(lines(place)).toEqual(["hello…"]);
+    await act(async () => stage.transport.say(...exchange(1, now.pending[0]!.requestId, "hello", ["hi"])));
+    expect(lines(place)).toEqual(["hello", "hi"]);
+  });
+
+  it("lets go of the connection when it is gone, and finds everything again when it comes back", async () => {
+    const stage = scene();
+    await show(stage, <Chat id="conv_1" />);
+    await act(async () => stage.transport.show(applyAll(VIEW, exchange(1, "a", "hello", ["hi"]))));
+    act(() => root!.unmount());
+    vi.advanceTimersByTime(RELEASE_GRACE_MS);
+    expect(stage.transport.openLines).toBe(0);
+    const place = await show(stage, <Chat id="conv_1" />);
+    expect(lines(place)).toEqual(["hello", "hi"]);
+    expect(stage.transport.last.target.after).toBe(7);
+  });
+
+  it("begins a new conversation, and goes on with it when it is given its id", async () => {
+    const stage = scene(({ body }) => started(body["requestId"]));
+    const place = await show(stage, <Chat id={null} />);
+    expect(stage.transport.lines).toHaveLength(0);
+    const { conversation } = now;
+    await act(async () => void (await now.send("hello")));
+    expect(now.id).toBe("conv_1");
+    await act(async () =>
+      root!.render(
+        <StrictMode>
+          <OutlastProvider client={stage.client}>
+            <Chat id={now.id} />
+          </OutlastProvider>
+        </StrictMode>,
+      ),
+    );
+    expect(now.conversation).toBe(conversation);
+    expect(stage.transport.lines).toHaveLength(1);
+    expect(lines(place)).toEqual(["hello…"]);
+    await act(async () =>
+      root!.render(
+        <StrictMode>
+          <OutlastProvider client={stage.client}>
+            <Chat id={null} />
+          </OutlastProvider>
+        </StrictMode>,
+      ),
+    );
+    expect([now.id, lines(place)]).toEqual([null, []]);
+  });
+
+  it("changes from one conversation to another", async () => {
+    const stage = scene();
+    await show(stage, <Chat id="conv_1" />);
+    await act(async () =>
+      root!.render(
+        <StrictMode>
+          <OutlastProvider client={stage.client}>
+            <Chat id="conv_2" />
+          </OutlastProvider>
+        </StrictMode>,
+      ),
+    );
+    await act(async () => vi.advanceTimersByTime(RELEASE_GRACE_MS));
+    expect(stage.transport.openLines).toBe(1);
+    expect(stage.transport.last.target.path).toBe("/v1/conversations/conv_2");
+  });
+
+  it("keeps the same functions from one rendering to the next", async () => {
+    const stage = scene();
+    await show(stage, <Chat id="conv_1" />);
+    const { send, cancel } = now;
+    await act(async () => stage.transport.show(VIEW));
+    expect([now.send, now.cancel]).toEqual([send, cancel]);
+    expect(now.send).toBe(send);
+  });
+
+  it("can watch the generation alone", async () => {
+    let generation!: UseGeneration;
+    function Status(): ReactNode {
+      generation = useGeneration("conv_1");
+      return generation.generation?.status;
+    }
+    const stage = scene(() => ({ success: true, status: "cancelled" }));
+    await show(stage, <Status />);
+    expect(generation).toMatchObject({
+      generation: null,
+      isGenerating: false,
+      isPaused: false,
+      pendingApproval: null,
+    });
+    await act(async () => stage.transport.show(VIEW));
+    const events = exchange(1, "a", "hello", ["one ", "two"]);
+    await act(async () => stage.transport.say(...events.slice(0, 6)));
+    expect(generation).toMatchObject({
+      isGenerating: true,
+      connection: { type: "live" },
+      generation: { id: "gen_of_a", status: "running", contentParts: [{ type: "text", text: "one two" }] },
+    });
+    await act(async () => expect(await generation.cancelGeneration()).toBeUndefined());
+    await act(async () => stage.transport.say(...events.slice(6)));
+    expect(generation).toMatchObject({
+      isGenerating: false,
+      generation: { status: "completed", endReason: "stop" },
+    });
+  });
+
+  it("can show the list", async () => {
+    function List(): ReactNode {
+      const { conversations, isLoading } = useConversations();
+      return isLoading ? "loading" : conversations.map(({ id }) => <li key={id}>{id}</li>);
+    }
+    const place = await show(
+      scene(() => ({ data: [VIEW.conversation], nextCursor: null })),
+      <List />,
+    );
+    await act(settled);
+    expect(lines(place)).toEqual(["conv_1"]);
+  });
+
+  it("is rendered on a server without a connection, and taken over by the page as it is", async () => {
+    const stage = scene();
+    const app = (
+      <OutlastProvider client={stage.client}>
+        <Chat id="conv_1" />
+      </OutlastProvider>
+    );
+    const html = renderToString(app);
+    expect(html).toBe('<ul title="idle"></ul>');
+    expect(stage.transport.lines).toHaveLength(0);
+    const place = document.createElement("div");
+    place.innerHTML = html;
+    const errors = vi.spyOn(console, "error").mockImplementation(() => {});
+    await act(async () => void (root = hydrateRoot(place, app)));
+    expect(errors).not.toHaveBeenCalled();
+    expect(place.querySelector("ul")?.title).toBe("connecting");
+  });
+
+  it("without a provider says what is missing", () => {
+    expect(() => renderToString(<Chat id="conv_1" />)).toThrow("needs an <OutlastProvider");
+  });
+});

@@ -1,0 +1,19 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    projects: [
+      { test: { name: "unit", include: ["test/*.test.ts", "test/*.test.tsx"] } },
+      // These start real servers. One file at a time: they are about order and loss, not about speed.
+      {
+        test: {
+          name: "server",
+          include: ["test/server/*.test.ts"],
+          testTimeout: 60_000,
+          hookTimeout: 30_000,
+          fileParallelism: false,
+        },
+      },
+    ],
+  },
+});
