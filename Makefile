@@ -9,10 +9,12 @@ help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/'
 
 run: ## build and serve with the embedded store and the demo model
+	./scripts/app
 	cargo build --release --locked -p outlast
 	./target/release/outlast serve --listen $(LISTEN) --data $(DATA)
 
 build: ## build everything
+	./scripts/app
 	cargo build --workspace --all-targets --locked
 
 check: ## what every commit must pass, without the slow tests

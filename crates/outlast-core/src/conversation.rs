@@ -243,15 +243,9 @@ impl Generation {
                 self.at_work_since = self.at_work_since.or(Some(entry.ts));
                 self.phase = Phase::Running;
             }
-            Event::SegmentOpened { message_id } => self.segments.push(Segment {
-                message: message_id.clone(),
-                seq: entry.seq,
-                created_at: entry.ts,
-                attempt: self.attempt,
-                role: Role::Assistant,
-                parts: Vec::new(),
-                status: MessageStatus::Streaming,
-            }),
+            Event::SegmentOpened { message_id } => {
+                self.begin(entry, message_id, Role::Assistant, Vec::new());
+            }
             Event::SegmentClosed { .. } => self.close_segment(MessageStatus::Complete),
             Event::TextAdded { message_id, text, chunks } => {
                 self.add_text(message_id, TextKind::Answer, text, *chunks);
@@ -261,15 +255,8 @@ impl Generation {
             }
             Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input } => {
                 let (id, name) = (tool_use_id.clone(), tool_name.clone());
-                self.segments.push(Segment {
-                    message: message_id.clone(),
-                    seq: entry.seq,
-                    created_at: entry.ts,
-                    attempt: self.attempt,
-                    role: Role::Tool,
-                    parts: vec![Part::ToolUse { id, name, input: tool_input.clone() }],
-                    status: MessageStatus::Complete,
-                });
+                let asked = Part::ToolUse { id, name, input: tool_input.clone() };
+                self.begin(entry, message_id, Role::Tool, vec![asked]);
             }
             Event::UsageReported { input_tokens, output_tokens } => {
                 self.input_tokens += input_tokens;
@@ -300,6 +287,14 @@ impl Generation {
             | Event::MessageAdded { .. }
             | Event::GenerationQueued { .. } => {}
         }
+    }
+
+    /// A message begins. What the assistant says grows; what it asks of a tool is complete.
+    fn begin(&mut self, entry: &Entry, message: &MessageId, role: Role, parts: Vec<Part>) {
+        let status = if parts.is_empty() { MessageStatus::Streaming } else { MessageStatus::Complete };
+        let (message, attempt) = (message.clone(), self.attempt);
+        let (seq, created_at) = (entry.seq, entry.ts);
+        self.segments.push(Segment { message, seq, created_at, attempt, role, parts, status });
     }
 
     /// The end closes the segment that was open; how, tells a reader whether the text is all there is.

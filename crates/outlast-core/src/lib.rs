@@ -5,6 +5,7 @@
 //! tested in three lines.
 
 mod codec;
+mod command;
 mod context;
 mod conversation;
 mod decide;
@@ -27,11 +28,10 @@ mod proofs;
 mod testing;
 
 pub use codec::{DecodeError, Head, decode, encode, head};
+pub use command::{Command, Earlier, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, Start, WhenBusy};
 pub use context::{Context, ContextMessage, Prompt, Sources, ToolSpec, context};
 pub use conversation::Conversation;
-pub use decide::{
-    Command, Earlier, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, Start, WhenBusy, decide,
-};
+pub use decide::decide;
 pub use documents::{
     ConversationDocument, ConversationStatus, DocumentChange, GenerationDocument, apply_with_documents,
     conversation_document, generation_document,

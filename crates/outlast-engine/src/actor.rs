@@ -18,7 +18,8 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::call::Call;
 use crate::documents::to_state;
-use crate::engine::{CommandError, CommandOptions, Shared};
+use crate::engine::{CommandOptions, Shared};
+use crate::error::CommandError;
 use crate::feed::Feed;
 use crate::journal::{Journal, RecordError};
 use crate::live::Share;

@@ -11,7 +11,8 @@ use sha2::{Digest, Sha256};
 
 use crate::actor::Mail;
 use crate::documents::to_generation;
-use crate::engine::{CommandError, CommandOptions, Engine};
+use crate::engine::{CommandOptions, Engine};
+use crate::error::CommandError;
 
 /// A message to be answered.
 #[derive(Clone, Debug, Serialize)]

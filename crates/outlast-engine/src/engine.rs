@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use outlast_core::{
-    Command, Context, Conversation, ConversationId, Failure, FailureClass, MessageId, Refusal, Seq, UserId,
-};
+use outlast_core::{Command, Context, Conversation, ConversationId, Failure, FailureClass, Seq, UserId};
 use outlast_store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +13,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::actor::{Actor, Ask, MAILBOX, Mail};
 use crate::clock::{Clock, Ids};
+use crate::error::CommandError;
 use crate::feed::Feed;
 use crate::live::Live;
 use crate::models::{Model, ModelStream};
@@ -70,67 +69,6 @@ pub struct Parts {
     pub clock: Clock,
     /// Who makes names.
     pub ids: Ids,
-}
-
-/// Why a command did not do what was asked.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandError {
-    /// The rules say no.
-    #[error(transparent)]
-    Refused(Refusal),
-    /// There is no such thing, or it is not this user's.
-    #[error("there is no such thing")]
-    NotFound,
-    /// There is no such model.
-    #[error("there is no model {asked:?}; there are {known:?}")]
-    UnknownModel {
-        /// What was asked for.
-        asked: String,
-        /// What there is.
-        known: Vec<String>,
-    },
-    /// The user has too many under way.
-    #[error("{limit} generations are under way already")]
-    TooManyLive {
-        /// How many may be.
-        limit: usize,
-    },
-    /// The server has too many under way.
-    #[error("{limit} generations are under way on this server already")]
-    ServerIsFull {
-        /// How many may be.
-        limit: usize,
-    },
-    /// The id that the client chose for its answer names another message.
-    #[error("there is a message {id} in this conversation already")]
-    MessageExists {
-        /// Which.
-        id: MessageId,
-    },
-    /// The position lies after the log's end.
-    #[error("the log ends at {tail}")]
-    CursorAhead {
-        /// Where it ends.
-        tail: Seq,
-    },
-    /// Too many read the same conversation.
-    #[error("{limit} readers follow this conversation already")]
-    TooManyReaders {
-        /// How many may.
-        limit: usize,
-    },
-    /// The cursor of a list was not made by this server.
-    #[error("the cursor {0:?} was not made by this server")]
-    BadCursor(String),
-    /// Nothing was done; the store cannot write now.
-    #[error("the store is not available: {0}")]
-    Unavailable(String),
-    /// Nobody can say whether it was done. Asking again is safe when the request has a name.
-    #[error("the outcome is not known: {0}")]
-    Lost(String),
-    /// What is stored cannot be understood.
-    #[error("{0}")]
-    Broken(String),
 }
 
 impl Engine {
@@ -376,15 +314,6 @@ impl Models {
                 let failure = Failure { class: FailureClass::Invalid, message, retry_after: None };
                 Box::pin(futures_util::stream::iter([Err(failure)]))
             }
-        }
-    }
-}
-
-impl From<StoreError> for CommandError {
-    fn from(error: StoreError) -> CommandError {
-        match error {
-            StoreError::Unavailable(reason) => CommandError::Unavailable(reason),
-            StoreError::Broken(reason) => CommandError::Broken(reason),
         }
     }
 }

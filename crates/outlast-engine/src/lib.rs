@@ -7,6 +7,7 @@ mod clock;
 mod commands;
 mod documents;
 mod engine;
+mod error;
 mod feed;
 mod follower;
 mod housekeeping;
@@ -19,7 +20,8 @@ mod settings;
 
 pub use clock::{Clock, Ids};
 pub use commands::{Cancelled, StartRequest, Started};
-pub use engine::{CommandError, Engine, Models, Parts};
+pub use engine::{Engine, Models, Parts};
+pub use error::CommandError;
 pub use feed::Batch;
 pub use follower::{FollowError, Follower};
 pub use models::{

@@ -5,7 +5,8 @@ use outlast_core::{
     Command, GenerationId, GenerationStatus, Piece, Produce, ProducedEnd, Refusal, Seq, UserId,
 };
 
-use crate::engine::{CommandError, CommandOptions, Engine};
+use crate::engine::{CommandOptions, Engine};
+use crate::error::CommandError;
 
 /// A batch of a worker: all of it or nothing.
 #[derive(Clone, Debug)]

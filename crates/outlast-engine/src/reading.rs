@@ -7,7 +7,8 @@ use outlast_core::{
 use outlast_store::{Document, Query, Record, StoreError, Table};
 
 use crate::documents::{to_generation, to_message, to_state};
-use crate::engine::{CommandError, Engine};
+use crate::engine::Engine;
+use crate::error::CommandError;
 use crate::follower::Follower;
 
 /// How much of the log one page of events may hold.

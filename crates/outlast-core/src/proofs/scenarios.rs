@@ -6,9 +6,12 @@ use serde_json::json;
 
 use crate::testing::*;
 use crate::{
-    CallEnd, Command, ContextMessage, Failure, FailureClass, Part, Piece, ProducedEnd, Producer, Prompt,
-    Recovery, RetryMode, Role, Rules, Start, TextKind, ToolSpec, WhenBusy,
+    CallEnd, Command, Failure, FailureClass, Part, Piece, Recovery, RetryMode, Rules, Start, TextKind,
+    WhenBusy,
 };
+
+mod tools;
+mod workers;
 
 /// A story by its file name.
 pub(crate) type Scenario = (&'static str, fn() -> World);
@@ -40,13 +43,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("continued-twice-then-retried", continued_twice_then_retried),
     ("title-and-metadata", title_and_metadata),
     ("awkward-text", awkward_text),
-    ("tool-calls", tool_calls),
-    ("tool-calls-retracted", tool_calls_retracted),
-    ("goes-on-from-the-last-word", goes_on_from_the_last_word),
-    ("prompted", prompted),
-    ("made-by-a-worker", made_by_a_worker),
-    ("worker-lost-and-back", worker_lost_and_back),
-    ("worker-begins-anew", worker_begins_anew),
+    ("tool-calls", tools::tool_calls),
+    ("tool-calls-retracted", tools::tool_calls_retracted),
+    ("goes-on-from-the-last-word", tools::goes_on_from_the_last_word),
+    ("prompted", tools::prompted),
+    ("made-by-a-worker", workers::made_by_a_worker),
+    ("worker-lost-and-back", workers::worker_lost_and_back),
+    ("worker-begins-anew", workers::worker_begins_anew),
 ];
 
 fn started() -> World {
@@ -294,119 +297,6 @@ fn title_and_metadata() -> World {
     world.command(set(json!({"branch": "topic"}))).unwrap();
     let both = Command::Update { title: Some("Farewells".into()), metadata: Some(json!([1, "two"])) };
     world.command(both).unwrap();
-    world
-}
-
-/// The client gave the tools, and runs them: asking for them is the whole answer.
-fn tool_calls() -> World {
-    let mut world = started();
-    world.model(vec![thoughts("I need to look."), words("Let me look.")], None);
-    world.model(vec![tool_call("call_1", json!({"path": "a.rs"})), tool_call("call_2", json!({}))], None);
-    world.model(vec![words("Both at once."), tool_call("call_3", json!("{\"path\": "))], None);
-    world.model(vec![usage(12, 30)], Some(CallEnd::Finished { reason: "tool_calls".into() }));
-    world
-}
-
-fn tool_calls_retracted() -> World {
-    let mut world = started();
-    world.model(vec![words("Let me look."), tool_call("call_1", json!({"path": "a.rs"}))], None);
-    break_off(&mut world);
-    world.wait();
-    let both = vec![tool_call("call_9", json!({"path": "b.rs"})), words("Looking.")];
-    world.model(both, Some(broke(FailureClass::Transient)));
-    world.wait();
-    answer_with(&mut world, "Hello, world.");
-    world
-}
-
-fn goes_on_from_the_last_word() -> World {
-    let prefill = ["default".to_owned()].into();
-    let mut world = started().with(Rules { prefill, ..Rules::default() });
-    world.model(vec![words("Hello, ")], None);
-    break_off(&mut world);
-    world.wait();
-    world.model(vec![words(" \n"), words(" wor")], None);
-    world.crash();
-    world.settle();
-    world.model(vec![words("ld."), usage(12, 3)], Some(finished()));
-    world
-}
-
-/// The client keeps the history and names the answer; a second attempt gives it the same name.
-fn prompted() -> World {
-    let said = |role, text: &str| ContextMessage { role, parts: vec![Part::Text { text: text.into() }] };
-    let prompt = Prompt {
-        messages: vec![
-            said(Role::System, "Be brief."),
-            said(Role::User, "Hi."),
-            said(Role::Assistant, "Hello."),
-            ContextMessage {
-                role: Role::User,
-                parts: vec![
-                    Part::Image { url: "data:image/png;base64,AA==".into() },
-                    Part::Text { text: "What is this?".into() },
-                ],
-            },
-        ],
-        tools: vec![ToolSpec {
-            name: "read".into(),
-            description: Some("Reads a file.".into()),
-            parameters: Some(json!({"type": "object"})),
-        }],
-        options: serde_json::Map::from_iter([("temperature".to_owned(), json!(0.5))]),
-    };
-    let parts = prompt.messages[3].parts.clone();
-    let answer_id = Some("the-answer".into());
-    let mut world = World::new();
-    let asked = Start { parts, prompt: Some(prompt), answer_id, system: None, ..request(G1) };
-    world.command(Command::Start(asked)).unwrap();
-    world.model(vec![words("A pic")], Some(broke(FailureClass::Transient)));
-    world.wait();
-    answer_with(&mut world, "A picture.");
-    world
-}
-
-fn done() -> Option<ProducedEnd> {
-    Some(ProducedEnd::Done { reason: "stop".into() })
-}
-
-fn working() -> World {
-    let mut world = World::new();
-    let asked = Start { producer: Some(Producer::External), model: "my-agent".into(), ..request(G1) };
-    world.command(Command::Start(asked)).unwrap();
-    world.worker = Some(1);
-    world.producer_heard = world.now;
-    world
-}
-
-fn made_by_a_worker() -> World {
-    let mut world = working();
-    world.produce(vec![thoughts("A greeting."), words("Hel")], None);
-    world.produce(vec![words("lo."), tool_call("call_1", json!({"path": "a.rs"}))], None);
-    world.produce(vec![words("Goodbye."), usage(12, 3)], done());
-    world.settle();
-    world
-}
-
-fn worker_lost_and_back() -> World {
-    let mut world = working();
-    world.produce(vec![words("Hello, ")], None);
-    world.worker = None;
-    world.wait(); // it is not heard, and that is noticed
-    world.claim(true);
-    world.produce(vec![words("world.")], None);
-    world.claim(true); // another one takes over while the first is still there
-    world.produce(vec![words(" Again.")], done());
-    world.settle();
-    world
-}
-
-fn worker_begins_anew() -> World {
-    let mut world = working();
-    world.produce(vec![words("Hello, "), tool_call("call_1", json!({}))], None);
-    world.claim(false);
-    let failed = ProducedEnd::Failed { message: "out of ideas".into(), code: "my_agent_failed".into() };
-    world.produce(vec![words("Hm.")], Some(failed));
     world
 }
 

@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 
 use super::{Actor, Mail};
 use crate::documents::{message_key, to_changes, to_generation};
-use crate::engine::{CommandError, CommandOptions, Shared};
+use crate::engine::{CommandOptions, Shared};
+use crate::error::CommandError;
 use crate::journal::RecordError;
 use crate::live::{Limits, Reserved, Share};
 

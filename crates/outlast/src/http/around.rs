@@ -1,25 +1,15 @@
-//! Everything around the API: health, the page, the API's own description.
+//! Everything around the API: health, and the API's own description.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
+use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 use super::App;
 use super::error::Problem;
 
-/// The page at `/`: enough to send, watch, reload and cancel.
-const PAGE: &str = include_str!("../page.html");
 /// The API for machines. A test holds it to the routes.
 pub(crate) const OPENAPI: &str = include_str!("../openapi.json");
-/// Nothing from elsewhere, and no script but the page's own.
-const PAGE_POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
-     connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
-
-pub(crate) async fn page() -> Response {
-    ([(header::CONTENT_SECURITY_POLICY, PAGE_POLICY)], Html(PAGE)).into_response()
-}
-
 pub(crate) async fn openapi() -> Response {
     ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
 }
@@ -56,10 +46,6 @@ pub(crate) async fn models(State(app): State<App>) -> Response {
     let data: Vec<_> =
         app.engine().models().into_iter().map(|id| json!({"id": id, "object": "model"})).collect();
     axum::Json(json!({"object": "list", "data": data})).into_response()
-}
-
-pub(crate) async fn nothing_here() -> (StatusCode, Problem) {
-    (StatusCode::NOT_FOUND, Problem::not_found())
 }
 
 pub(crate) async fn wrong_method() -> (StatusCode, Problem) {

@@ -1,5 +1,6 @@
 //! The native API over HTTP. Handlers translate; they never decide.
 
+mod app;
 mod around;
 mod body;
 mod conversations;
@@ -88,7 +89,6 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
 
 pub(crate) fn router(app: App) -> Router {
     Router::new()
-        .route("/", get(around::page))
         .route("/healthz", get(around::alive))
         .route("/readyz", get(around::ready))
         .route("/openapi.json", get(around::openapi))
@@ -111,7 +111,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/conversations/{id}/messages", get(conversations::messages))
         .route("/v1/conversations/{id}/events", get(events::of_conversation))
         .route("/v1/conversations/{id}/ws", get(websocket::connect))
-        .fallback(around::nothing_here)
+        .fallback(app::file)
         .method_not_allowed_fallback(around::wrong_method)
         .layer(from_fn_with_state(app.clone(), guard::same_origin))
         .layer(from_fn(guard::headers))

@@ -1,6 +1,7 @@
 //! Workers elsewhere: claim a generation, append what they make, say that they are alive.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use outlast_core::{GenerationId, Piece, ProducedEnd, Seq, TextKind};
 use outlast_engine::{ProducedBatch, Producing};
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::App;
-use super::body::{Id, Json};
+use super::body::{Id, Json, request_id};
 use super::error::Problem;
 
 /// Events in one batch: more is a worker that should send more often.
@@ -17,6 +18,7 @@ const BATCH_EVENTS_MAX: usize = 1_000;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ClaimBody {
+    request_id: Option<String>,
     #[serde(default = "yes")]
     keep: bool,
 }
@@ -28,12 +30,14 @@ fn yes() -> bool {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct HeartbeatBody {
+    request_id: Option<String>,
     epoch: u32,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AppendBody {
+    request_id: Option<String>,
     epoch: u32,
     expected_seq: u64,
     events: Vec<Made>,
@@ -104,16 +108,20 @@ fn producer_failed() -> String {
 pub(crate) async fn claim(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
+    headers: HeaderMap,
     Json(body): Json<ClaimBody>,
 ) -> Result<Response, Problem> {
+    request_id(&headers, body.request_id)?;
     Ok(answer(app.engine().claim(&app.user(), &id, body.keep).await?))
 }
 
 pub(crate) async fn heartbeat(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
+    headers: HeaderMap,
     Json(body): Json<HeartbeatBody>,
 ) -> Result<Response, Problem> {
+    request_id(&headers, body.request_id)?;
     let alive = ProducedBatch { epoch: body.epoch, expected: None, pieces: Vec::new(), end: None };
     Ok(answer(app.engine().produce(&app.user(), &id, alive).await?))
 }
@@ -121,8 +129,10 @@ pub(crate) async fn heartbeat(
 pub(crate) async fn append(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
+    headers: HeaderMap,
     Json(body): Json<AppendBody>,
 ) -> Result<Response, Problem> {
+    request_id(&headers, body.request_id.clone())?;
     let batch = batch(body)?;
     Ok(answer(app.engine().produce(&app.user(), &id, batch).await?))
 }

@@ -139,7 +139,15 @@ async fn every_post_may_have_a_name() {
     let posts = ROUTES.iter().filter(|(method, _)| *method == "post");
     for (method, path) in posts {
         let body = json!({"requestId": "r", "content": "hello"});
-        let body = if *path == "/v1/generations" { body } else { json!({"requestId": "r"}) };
+        let body = match *path {
+            "/v1/generations" => body,
+            "/v1/generations/{id}/heartbeat" => json!({"requestId": "r", "epoch": 1}),
+            "/v1/generations/{id}/events" => {
+                let done = json!({"type": "chat.done", "payload": {}});
+                json!({"requestId": "r", "epoch": 1, "expectedSeq": 1, "events": [done]})
+            }
+            _ => json!({"requestId": "r"}),
+        };
         let response = server.ask(method, &path.replace("{id}", "none"), body.to_string()).await;
         assert_ne!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{path}");
     }

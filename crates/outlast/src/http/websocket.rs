@@ -188,6 +188,8 @@ impl Session {
                     "payload": {"success": cancelled.success, "status": cancelled.status},
                 }))
             }
+            // Pings of the protocol never reach a page's script; this one it can hear.
+            "ping" => Ok(json!({"type": "pong", "requestId": frame.request_id})),
             "hello" => Err(Problem::invalid("type", "hello was said; connect again to say it again")),
             "approval.submit" => Err(Problem::invalid("type", "this version of Outlast runs no tools")),
             other => Err(Problem::invalid("type", format!("{other:?} is not known"))),

@@ -1,0 +1,39 @@
+//! Puts the web app into the binary: what `npm run build` left in `ui/dist`, as a table of paths and bytes.
+//!
+//! A build without it is a server without a page; `make` builds the app first.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+fn main() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui/dist");
+    // The folder above is watched too: it is there before the first build of the app.
+    println!("cargo:rerun-if-changed={}", root.display());
+    let mut files = Vec::new();
+    collect(&root, &mut files);
+    files.sort();
+    let mut table = String::from("&[\n");
+    for file in &files {
+        let path = file.strip_prefix(&root).expect("collected below the root");
+        let path = path.to_str().expect("the app's files have plain names").replace('\\', "/");
+        let bytes = file.canonicalize().expect("it was just listed");
+        writeln!(table, "    ({path:?}, include_bytes!({bytes:?}) as &[u8]),")
+            .expect("a String takes everything");
+        println!("cargo:rerun-if-changed={}", file.display());
+    }
+    table.push(']');
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("set by cargo")).join("app.rs");
+    std::fs::write(out, table).expect("the build folder can be written");
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else {
+            files.push(path);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The web app, from the binary itself.
+
+use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+
+use super::error::Problem;
+
+/// Paths and bytes of the app; empty if it was not built before the server.
+const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/app.rs"));
+
+/// Nothing from elsewhere, no script but the app's own files, no frame around it.
+const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
+     img-src 'self' data: blob:; connect-src 'self' ws: wss:; object-src 'none'; base-uri 'none'; \
+     form-action 'none'; frame-ancestors 'none'";
+
+/// Names with a hash in them never change.
+const FOR_EVER: &str = "public, max-age=31536000, immutable";
+
+/// Answers whatever is no other route: a file of the app, or the app itself for its own paths.
+pub(crate) async fn file(uri: Uri) -> Response {
+    let path = uri.path().trim_start_matches('/');
+    let found = find(path).or_else(|| is_page(path).then(|| find("index.html")).flatten());
+    match found {
+        Some((name, bytes)) => answer(name, bytes),
+        None if is_page(path) && FILES.is_empty() => not_built(),
+        None => (StatusCode::NOT_FOUND, Problem::not_found()).into_response(),
+    }
+}
+
+fn find(path: &str) -> Option<(&'static str, &'static [u8])> {
+    FILES.iter().find(|(name, _)| *name == path).copied()
+}
+
+/// The paths that the app makes up: its start, a conversation, an inspected generation.
+fn is_page(path: &str) -> bool {
+    path.is_empty() || path.starts_with("c/") || path.starts_with("inspect/")
+}
+
+fn answer(name: &'static str, bytes: &'static [u8]) -> Response {
+    let mut response = bytes.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type(name)));
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    let kept = if name.starts_with("assets/") { FOR_EVER } else { "no-cache" };
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(kept));
+    response
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map_or("", |(_, extension)| extension) {
+        "html" => "text/html; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "json" => "application/json",
+        "webmanifest" => "application/manifest+json",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "ico" => "image/x-icon",
+        "woff2" => "font/woff2",
+        "txt" => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}
+
+fn not_built() -> Response {
+    let text = "This server was built without its web app. `make run` builds both.\nThe API answers all the same: see /openapi.json\n";
+    (StatusCode::NOT_FOUND, text).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_paths_of_the_app_lead_to_the_app() {
+        assert!(is_page("") && is_page("c/conv_1") && is_page("inspect/gen_1"));
+        assert!(!is_page("v1/nothing") && !is_page("wp-login.php") && !is_page("assets/gone.js"));
+    }
+
+    #[test]
+    fn every_file_of_the_app_has_a_type_that_browsers_know() {
+        for (name, _) in FILES.iter().filter(|(name, _)| !name.ends_with(".map")) {
+            assert_ne!(content_type(name), "application/octet-stream", "{name}");
+        }
+    }
+}
