@@ -69,3 +69,27 @@ fn i3_every_document_of_an_ended_generation_agrees_with_its_end_in_the_log() {
         assert_eq!(ended, ends, "{name}");
     }
 }
+
+/// States as the first version stored them: every later one must go on from there.
+const FIRST_STATES: [(&str, &str); 3] = [
+    ("still-streaming", include_str!("states/first-still-streaming.json")),
+    ("queue-of-two", include_str!("states/first-queue-of-two.json")),
+    ("retry-waiting", include_str!("states/first-retry-waiting.json")),
+];
+
+#[test]
+fn i11_a_state_that_the_first_version_stored_is_still_understood() {
+    for (name, stored) in FIRST_STATES {
+        let state: Conversation = serde_json::from_str(stored).unwrap();
+        let log = read(name);
+        let (before, after) = log.split_at(usize::try_from(state.seq.0).unwrap());
+        // What a version could not know of is as if it had not been.
+        let mut state = state;
+        for generation in state.current.iter_mut().chain(&mut state.queue) {
+            generation.produced = fold(before).state.generation(&generation.id).unwrap().produced;
+        }
+        assert_eq!(state, fold(before).state.compact(), "{name}");
+        state.apply_all(after);
+        assert_eq!(state.compact(), fold(&log).state.compact(), "{name}");
+    }
+}
