@@ -3,7 +3,8 @@
 use serde_json::Value;
 
 use crate::{
-    GenerationId, GenerationStatus, MessageId, Part, Piece, Producer, Prompt, RequestId, RetryMode, Role, Seq,
+    Decided, GenerationId, GenerationStatus, MessageId, Part, Piece, Producer, Prompt, RequestId, RetryMode,
+    Role, Seq,
 };
 
 /// How many generations may wait behind the one under way. More is a client that sends without reading.
@@ -42,6 +43,15 @@ pub enum Command {
     },
     /// Append what a worker made.
     Produce(Produce),
+    /// Decide about a tool that waits for a person.
+    Decide {
+        /// Of which generation.
+        generation: GenerationId,
+        /// Which call.
+        tool_use_id: String,
+        /// What is decided.
+        decided: Decided,
+    },
     /// Set title or metadata.
     Update {
         /// The new title, if it is to change.
@@ -200,6 +210,21 @@ pub enum Refusal {
     /// Only the worker can let it go on: nobody else makes it.
     #[error("the generation is made by a worker: it goes on when a worker claims it")]
     External,
+    /// No call of this name waits or waited for a decision.
+    #[error("no tool call {tool_use_id:?} waits for a decision")]
+    NotAsked {
+        /// Which.
+        tool_use_id: String,
+    },
+    /// Somebody decided before.
+    #[error("it was decided before: {}", .0.decision.as_str())]
+    AlreadyDecided(Decided),
+    /// A worker can only end a tool that it began.
+    #[error("no tool call {tool_use_id:?} was begun")]
+    NotCalled {
+        /// Which.
+        tool_use_id: String,
+    },
     /// Another one is the producer now, or the worker was silent for too long.
     #[error("epoch {epoch} is over: the generation is {} in epoch {current}", status.as_str())]
     StaleProducer {

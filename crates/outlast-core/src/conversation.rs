@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::generation::{Phase, Segment};
+use crate::generation::{Approval, Decided, Phase, Segment};
 use crate::message::TextKind;
 use crate::{
     ConversationId, Entry, Event, Generation, GenerationId, MessageId, MessageStatus, Part, RetryMode,
@@ -82,6 +82,10 @@ impl Conversation {
             | Event::TextAdded { .. }
             | Event::ThinkingAdded { .. }
             | Event::ToolCalled { .. }
+            | Event::ToolWrote { .. }
+            | Event::ToolEnded { .. }
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
             | Event::UsageReported { .. }
             | Event::AttemptRetracted { .. }
             | Event::RetryScheduled { .. }
@@ -178,6 +182,7 @@ impl Conversation {
             attempt_seq: Seq::ZERO,
             failures: 0,
             segments: Vec::new(),
+            approvals: Vec::new(),
             input_tokens: 0,
             output_tokens: 0,
             chunks_received: 0,
@@ -262,7 +267,11 @@ impl Generation {
                 self.input_tokens += input_tokens;
                 self.output_tokens += output_tokens;
             }
+            Event::ToolEnded { .. } | Event::ApprovalRequested { .. } | Event::ApprovalResolved { .. } => {
+                self.apply_to_tool(&entry.event);
+            }
             Event::AttemptRetracted { message_ids, .. } => {
+                self.approvals.clear(); // what was asked for is withdrawn with what was said
                 self.segments.retain(|segment| !message_ids.contains(&segment.message));
             }
             Event::RetryScheduled { delay_ms, .. } => {
@@ -285,7 +294,33 @@ impl Generation {
             Event::Cancelled { reason } => self.end(entry.ts, Phase::Cancelled { reason: *reason }),
             Event::ConversationUpdated { .. }
             | Event::MessageAdded { .. }
+            | Event::ToolWrote { .. }
             | Event::GenerationQueued { .. } => {}
+        }
+    }
+
+    fn apply_to_tool(&mut self, event: &Event) {
+        match event {
+            Event::ToolEnded { message_id, tool_use_id, result, is_error } => {
+                let asked = self.segments.iter_mut().find(|segment| segment.message == *message_id);
+                if let Some(segment) = asked {
+                    let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
+                    segment.parts.push(Part::ToolResult { tool_use_id, content, is_error: *is_error });
+                }
+            }
+            Event::ApprovalRequested { tool_use_id, tool_name, tool_input } => {
+                let (tool_use_id, tool_name) = (tool_use_id.clone(), tool_name.clone());
+                let tool_input = tool_input.clone();
+                self.approvals.push(Approval { tool_use_id, tool_name, tool_input, decided: None });
+            }
+            Event::ApprovalResolved { tool_use_id, decision, by, reason, always } => {
+                let asked = self.approvals.iter_mut().find(|approval| approval.tool_use_id == *tool_use_id);
+                if let Some(approval) = asked {
+                    let (decision, by, always) = (*decision, by.clone(), *always);
+                    approval.decided = Some(Decided { decision, by, reason: reason.clone(), always });
+                }
+            }
+            _ => {}
         }
     }
 

@@ -5,9 +5,9 @@ use crate::generation::Phase;
 use crate::message::plain_text;
 use crate::observe::observe_stream;
 use crate::{
-    CallEnd, CancelReason, Command, Conversation, Earlier, Entry, Event, Generation, GenerationId, Message,
-    MessageId, MessageStatus, Part, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, RetryMode, RetryOf,
-    Rules, Start, Streamed, Timestamp, WhenBusy,
+    CallEnd, CancelReason, Command, Conversation, Decided, Earlier, Entry, Event, Generation, GenerationId,
+    Message, MessageId, MessageStatus, Part, Piece, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry,
+    RetryMode, RetryOf, Rules, Start, Streamed, Timestamp, WhenBusy,
 };
 
 /// What comes of a command: the events that make it true, or why nothing does.
@@ -27,6 +27,16 @@ pub fn decide(
         }
         Command::Claim { generation, keep } => decide_claim(state, &generation, keep, &mut entries)?,
         Command::Produce(produce) => decide_produce(state, produce, rules, &mut entries)?,
+        Command::Decide { generation, tool_use_id, decided } => {
+            let generation = live(state, &generation)?;
+            let asked = generation.approvals.iter().find(|approval| approval.tool_use_id == tool_use_id);
+            let asked = asked.ok_or_else(|| Refusal::NotAsked { tool_use_id: tool_use_id.clone() })?;
+            if let Some(earlier) = &asked.decided {
+                return Err(Refusal::AlreadyDecided(earlier.clone())); // of two people, the first one counts
+            }
+            let Decided { decision, by, reason, always } = decided;
+            entries.of(generation, Event::ApprovalResolved { tool_use_id, decision, by, reason, always });
+        }
         Command::Resume { generation, by } => {
             let generation = interrupted(state, &generation)?; // of two tabs that press Resume, one wins
             if generation.producer.is_some() {
@@ -165,6 +175,7 @@ fn decide_produce(
     if let Some(expected) = produce.expected.filter(|expected| *expected != generation.produced) {
         return Err(Refusal::SeqConflict { expected, last: generation.produced });
     }
+    must_know_tools(generation, &produce.pieces)?;
     let (end, failed) = match produce.end {
         None => (None, None),
         Some(ProducedEnd::Done { reason }) => (Some(CallEnd::Finished { reason }), None),
@@ -178,6 +189,20 @@ fn decide_produce(
     // An answer that grew too long has ended by that already.
     if let Some((error_message, code)) = failed.filter(|_| !entries.has_end()) {
         entries.of(generation, Event::Failed { error_message, code });
+    }
+    Ok(())
+}
+
+fn must_know_tools(generation: &Generation, pieces: &[Piece]) -> Result<(), Refusal> {
+    let mut begun: Vec<&str> = generation.tool_calls().map(|(id, _)| id).collect();
+    for piece in pieces {
+        match piece {
+            Piece::ToolCall { id, .. } => begun.push(id),
+            Piece::ToolEnd { id, .. } if !begun.contains(&id.as_str()) => {
+                return Err(Refusal::NotCalled { tool_use_id: id.clone() });
+            }
+            _ => {}
+        }
     }
     Ok(())
 }
@@ -252,7 +277,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{interrupted, *};
-    use crate::{GenerationStatus, Producer, Seq};
+    use crate::{Decision, GenerationStatus, Producer, Seq};
 
     const START: [&str; 3] = ["message.added", "generation.queued", "chat.started"];
 
@@ -690,5 +715,51 @@ mod tests {
         let world = made_elsewhere().when(cancel(G1)).then(["chat.cancelled"]);
         let late = batch(1, Seq(3), None);
         world.when(late).refused(Refusal::AlreadyEnded { status: GenerationStatus::Cancelled });
+    }
+
+    fn asking() -> World {
+        let mut world = made_elsewhere();
+        let asked =
+            Piece::Approval { id: "call_1".into(), name: "bash".into(), input: json!({"command": "ls"}) };
+        world.produce(vec![words("May I?"), asked], None);
+        world
+    }
+
+    #[test]
+    fn i8_of_two_decisions_the_first_one_counts() {
+        let world = asking();
+        assert_eq!(world.generation(G1).status(), GenerationStatus::AwaitingApproval);
+        let world = world.when(decide_about("call_1", Decision::Deny)).then(["approval.resolved"]);
+        assert_eq!(world.generation(G1).status(), GenerationStatus::Running);
+        let won = world.generation(G1).approvals[0].decided.clone().unwrap();
+        assert_eq!(won.decision, Decision::Deny);
+        world.when(decide_about("call_1", Decision::Approve)).refused(Refusal::AlreadyDecided(won));
+    }
+
+    #[test]
+    fn i8_what_was_not_asked_cannot_be_decided() {
+        let not_asked = Refusal::NotAsked { tool_use_id: "call_9".into() };
+        asking().when(decide_about("call_9", Decision::Approve)).refused(not_asked);
+        let ended = Refusal::AlreadyEnded { status: GenerationStatus::Cancelled };
+        let world = asking().when(cancel(G1)).then(["chat.cancelled"]);
+        world.when(decide_about("call_1", Decision::Approve)).refused(ended);
+    }
+
+    #[test]
+    fn g6_a_decision_is_waited_for_without_limit() {
+        let mut world = asking();
+        world.unwatched_since = Some(world.now);
+        let year = std::time::Duration::from_secs(365 * 24 * 60 * 60);
+        assert_eq!(world.later(year).next(), crate::Next::Nothing);
+    }
+
+    #[test]
+    fn x3_a_worker_ends_only_tools_that_it_began() {
+        let world = made_elsewhere();
+        let end = Piece::ToolEnd { id: "call_9".into(), result: json!(1), is_error: false };
+        let (generation, expected, new_message) = (G1.into(), Some(Seq(3)), "made".into());
+        let made = Produce { generation, epoch: 1, expected, pieces: vec![end], end: None, new_message };
+        let refusal = Refusal::NotCalled { tool_use_id: "call_9".into() };
+        world.when(Command::Produce(made)).refused(refusal);
     }
 }

@@ -6,8 +6,8 @@ use serde_json::Value;
 use crate::generation::{Phase, Segment};
 use crate::message::plain_text;
 use crate::{
-    Conversation, ConversationId, Entry, Event, Generation, GenerationId, GenerationStatus, Message,
-    MessageId, MessageStatus, Part, RequestId, RetryOf, Seq, Timestamp,
+    Approval, Conversation, ConversationId, Entry, Event, Generation, GenerationId, GenerationStatus,
+    Message, MessageId, MessageStatus, Part, RequestId, RetryOf, Seq, Timestamp,
 };
 
 /// A change that an append makes to the documents.
@@ -90,7 +90,7 @@ pub struct GenerationDocument {
     /// Everything said, in the order of the log.
     pub content_parts: Vec<Part>,
     /// The decision it waits for.
-    pub pending_approval: Option<Value>,
+    pub pending_approval: Option<Approval>,
     /// The sandbox it uses.
     pub sandbox_id: Option<String>,
     /// Whether that sandbox sleeps.
@@ -141,7 +141,8 @@ pub fn apply_with_documents(state: &mut Conversation, entries: &[Entry]) -> Vec<
             }
             Event::SegmentOpened { message_id }
             | Event::SegmentClosed { message_id }
-            | Event::ToolCalled { message_id, .. } => changed.push(message_id),
+            | Event::ToolCalled { message_id, .. }
+            | Event::ToolEnded { message_id, .. } => changed.push(message_id),
             // The state forgets a generation that ended as soon as another takes its place, which may be
             // in these very entries: write it down while it is known.
             event if event.is_end() => changes.extend(ended_documents(state, entry, &changed)),
@@ -236,7 +237,7 @@ pub fn generation_document(conversation: &ConversationId, generation: &Generatio
         request_id: generation.request.clone(),
         status: generation.status(),
         content_parts: generation.content_parts(),
-        pending_approval: None,
+        pending_approval: generation.pending_approvals().next().cloned(),
         sandbox_id: None,
         is_paused: false,
         error_message,

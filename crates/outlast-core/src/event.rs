@@ -124,6 +124,54 @@ pub enum Event {
         /// Its arguments: an object, or the very text if the model wrote none.
         tool_input: Value,
     },
+    /// A tool wrote something while it ran.
+    #[serde(rename = "tool.output")]
+    ToolWrote {
+        /// Which call.
+        tool_use_id: String,
+        /// Where it wrote.
+        stream: ToolStream,
+        /// What.
+        text: String,
+    },
+    /// A tool is done. Its result joins the message that asked for it.
+    #[serde(rename = "tool.end")]
+    ToolEnded {
+        /// The message that asked for it.
+        message_id: MessageId,
+        /// Which call.
+        tool_use_id: String,
+        /// What it answered.
+        result: Value,
+        /// Whether it failed.
+        is_error: bool,
+    },
+    /// A tool waits for a person's decision.
+    #[serde(rename = "approval.requested")]
+    ApprovalRequested {
+        /// Which call.
+        tool_use_id: String,
+        /// Which tool.
+        tool_name: String,
+        /// Its arguments: the decision is about these and no others.
+        tool_input: Value,
+    },
+    /// A person decided.
+    #[serde(rename = "approval.resolved")]
+    ApprovalResolved {
+        /// Which call.
+        tool_use_id: String,
+        /// How.
+        decision: Decision,
+        /// Who.
+        by: String,
+        /// Why, if they said so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// Whether it is meant for every further call of this tool.
+        #[serde(default, skip_serializing_if = "is_false")]
+        always: bool,
+    },
     /// What the call cost, as the upstream counts.
     #[serde(rename = "usage")]
     UsageReported {
@@ -196,6 +244,36 @@ pub enum Producer {
     External,
 }
 
+/// Where a tool writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ToolStream {
+    /// What it says.
+    Stdout,
+    /// What it complains about.
+    Stderr,
+}
+
+/// A person's decision about a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// It may run.
+    Approve,
+    /// It may not.
+    Deny,
+}
+
+impl Decision {
+    /// As the API writes it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Decision::Approve => "approve",
+            Decision::Deny => "deny",
+        }
+    }
+}
+
 /// The generation that is taken up again, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -254,6 +332,10 @@ impl Event {
         "chat.delta",
         "thinking.delta",
         "tool.start",
+        "tool.output",
+        "tool.end",
+        "approval.requested",
+        "approval.resolved",
         "usage",
         "attempt.retracted",
         "retry.scheduled",
@@ -278,6 +360,9 @@ impl Event {
             | Event::TextAdded { .. }
             | Event::ThinkingAdded { .. }
             | Event::ToolCalled { .. }
+            | Event::ToolWrote { .. }
+            | Event::ToolEnded { .. }
+            | Event::ApprovalRequested { .. }
             | Event::UsageReported { .. }
             | Event::Completed { .. }
             | Event::Failed { .. } => true,
@@ -288,6 +373,7 @@ impl Event {
             | Event::RetryScheduled { .. }
             | Event::Interrupted { .. }
             | Event::Resumed { .. }
+            | Event::ApprovalResolved { .. }
             | Event::Cancelled { .. } => false,
         }
     }
@@ -302,6 +388,10 @@ impl Event {
 /// Serde reads null as "absent"; here it is a value that somebody set.
 fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 fn one() -> u32 {

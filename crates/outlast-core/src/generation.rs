@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::message::{TextKind, push_text};
 use crate::{
-    CancelReason, GenerationId, MessageId, MessageStatus, Part, Producer, RequestId, RetryOf, Role, Seq,
-    Timestamp,
+    CancelReason, Decision, GenerationId, MessageId, MessageStatus, Part, Producer, RequestId, RetryOf, Role,
+    Seq, Timestamp,
 };
 
 /// A user's message and everything done to answer it.
@@ -66,6 +66,9 @@ pub struct Generation {
     pub failures: u32,
     /// What the assistant said that was not withdrawn.
     pub segments: Vec<Segment>,
+    /// What a person was asked to decide about, oldest first.
+    #[serde(default)]
+    pub approvals: Vec<Approval>,
     /// Tokens read, all attempts together.
     pub input_tokens: u64,
     /// Tokens written, all attempts together.
@@ -105,6 +108,37 @@ pub enum Phase {
         /// For a program.
         code: String,
     },
+}
+
+/// A tool about which a person is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Approval {
+    /// Which call.
+    pub tool_use_id: String,
+    /// Which tool.
+    pub tool_name: String,
+    /// Its arguments.
+    pub tool_input: Value,
+    /// What was decided, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided: Option<Decided>,
+}
+
+/// What a person decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decided {
+    /// How.
+    pub decision: Decision,
+    /// Who.
+    pub by: String,
+    /// Why, if they said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Whether it is meant for every further call of this tool.
+    #[serde(default)]
+    pub always: bool,
 }
 
 /// A contiguous piece of what the assistant said, or a tool it asked for: one message of the transcript.
@@ -151,12 +185,33 @@ impl Generation {
     pub fn status(&self) -> GenerationStatus {
         match self.phase {
             Phase::Queued => GenerationStatus::Queued,
+            Phase::Running if self.waits_for_a_decision() => GenerationStatus::AwaitingApproval,
             Phase::Running | Phase::Retrying { .. } => GenerationStatus::Running,
             Phase::Interrupted => GenerationStatus::Interrupted,
             Phase::Completed { .. } => GenerationStatus::Completed,
             Phase::Cancelled { .. } => GenerationStatus::Cancelled,
             Phase::Failed { .. } => GenerationStatus::Error,
         }
+    }
+
+    /// The tools it asked for, by the names of the calls, and the messages that asked.
+    pub(crate) fn tool_calls(&self) -> impl Iterator<Item = (&str, &MessageId)> {
+        self.segments.iter().flat_map(|segment| {
+            segment.parts.iter().filter_map(|part| match part {
+                Part::ToolUse { id, .. } => Some((id.as_str(), &segment.message)),
+                _ => None,
+            })
+        })
+    }
+
+    /// The questions that nobody has answered yet, oldest first.
+    pub fn pending_approvals(&self) -> impl Iterator<Item = &Approval> {
+        self.approvals.iter().filter(|approval| approval.decided.is_none() && !self.ended())
+    }
+
+    /// Whether a person has to decide before it can go on.
+    pub fn waits_for_a_decision(&self) -> bool {
+        self.pending_approvals().next().is_some()
     }
 
     /// The segment that text is being added to.

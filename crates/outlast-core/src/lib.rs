@@ -36,8 +36,8 @@ pub use documents::{
     ConversationDocument, ConversationStatus, DocumentChange, GenerationDocument, apply_with_documents,
     conversation_document, generation_document,
 };
-pub use event::{CancelReason, Entry, Event, Producer, RetryMode, RetryOf};
-pub use generation::{Generation, GenerationStatus, Phase, Segment};
+pub use event::{CancelReason, Decision, Entry, Event, Producer, RetryMode, RetryOf, ToolStream};
+pub use generation::{Approval, Decided, Generation, GenerationStatus, Phase, Segment};
 pub use ids::{ConversationId, GenerationId, MessageId, RequestId, Seq, UserId};
 pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};
 pub use next::{Effect, Next, Surroundings, next};

@@ -58,12 +58,15 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
     };
     let id = || generation.id.clone();
     let limit = unwatched_limit(generation, around);
-    let abandoned = limit.is_some_and(|limit| limit <= around.now);
+    let waits = generation.waits_for_a_decision();
+    let abandoned = !waits && limit.is_some_and(|limit| limit <= around.now);
     match &generation.phase {
         Phase::Interrupted => Next::Nothing, // waits for a person, for as long as it takes
         Phase::Running | Phase::Retrying { .. } if abandoned => {
             Next::Observe(Report::Abandoned { generation: id() })
         }
+        // Waits for a person, for as long as it takes; time that passes meanwhile does not count.
+        Phase::Running if waits => Next::Nothing,
         Phase::Running if generation.producer.is_some() => {
             let silent = around.producer_heard.after(around.rules.producer_silence);
             if silent <= around.now {

@@ -9,7 +9,7 @@ use crate::message::TextKind;
 use crate::rules::retry_delay;
 use crate::{
     CancelReason, Conversation, Entry, Event, Failure, FailureClass, Generation, GenerationId, MessageId,
-    Part, Recovery, Rules, Timestamp,
+    Part, Recovery, Rules, Timestamp, ToolStream,
 };
 
 /// Something that happened outside.
@@ -80,6 +80,33 @@ pub enum Piece {
         /// Which tool.
         name: String,
         /// Its arguments: an object, or the very text if the model wrote none.
+        input: Value,
+    },
+    /// A tool wrote something while it ran.
+    ToolOutput {
+        /// Which call.
+        id: String,
+        /// Where it wrote.
+        stream: ToolStream,
+        /// What.
+        text: String,
+    },
+    /// A tool is done.
+    ToolEnd {
+        /// Which call.
+        id: String,
+        /// What it answered.
+        result: Value,
+        /// Whether it failed.
+        is_error: bool,
+    },
+    /// A tool waits for a person's decision.
+    Approval {
+        /// Which call.
+        id: String,
+        /// Which tool.
+        name: String,
+        /// Its arguments.
         input: Value,
     },
     /// What it cost.
@@ -175,6 +202,8 @@ pub(crate) fn observe_stream(
     let mut open = generation.open_segment().map(|segment| segment.message.clone());
     let mut names = Names { first: streamed.new_message, given: usize::from(open.is_some()) };
     let mut shown = Vec::new();
+    let calls = generation.tool_calls().map(|(id, message)| (id.to_owned(), message.clone()));
+    let mut called: Vec<(String, MessageId)> = calls.collect();
     let mut after_space = resumes_after_space(generation);
     for piece in streamed.pieces {
         match piece {
@@ -205,8 +234,23 @@ pub(crate) fn observe_stream(
                 close(&mut open, generation, entries);
                 let message_id = names.next();
                 shown.push(message_id.clone());
-                let called = Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input };
-                entries.of(generation, called);
+                called.push((tool_use_id.clone(), message_id.clone()));
+                let event = Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input };
+                entries.of(generation, event);
+            }
+            Piece::ToolOutput { id: tool_use_id, stream, text } => {
+                entries.of(generation, Event::ToolWrote { tool_use_id, stream, text });
+            }
+            Piece::ToolEnd { id: tool_use_id, result, is_error } => {
+                let known = called.iter().find(|(id, _)| *id == tool_use_id);
+                // A result of what nobody asked for belongs nowhere.
+                if let Some((_, message_id)) = known.cloned() {
+                    entries.of(generation, Event::ToolEnded { message_id, tool_use_id, result, is_error });
+                }
+            }
+            Piece::Approval { id: tool_use_id, name: tool_name, input: tool_input } => {
+                close(&mut open, generation, entries);
+                entries.of(generation, Event::ApprovalRequested { tool_use_id, tool_name, tool_input });
             }
             Piece::Usage { input_tokens, output_tokens } => {
                 entries.of(generation, Event::UsageReported { input_tokens, output_tokens });

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::documents::{ConversationDocument, conversation_document, segment_message};
 use crate::{
-    Conversation, Entry, Event, Generation, GenerationId, GenerationStatus, Message, MessageId, Part,
-    RequestId, Seq, Timestamp,
+    Approval, Conversation, Entry, Event, Generation, GenerationId, GenerationStatus, Message, MessageId,
+    Part, RequestId, Seq, Timestamp,
 };
 
 /// Everything needed to show a conversation.
@@ -51,6 +51,9 @@ pub struct ActiveRun {
     pub started_at: Option<Timestamp>,
     /// How many wait behind it.
     pub queued: usize,
+    /// What a person is asked to decide about, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_approvals: Vec<Approval>,
 }
 
 /// A generation that waits for its turn, in short.
@@ -89,6 +92,7 @@ pub fn view(state: &Conversation, mut messages: Vec<Message>, has_more: bool) ->
         attempt: run.attempt,
         started_at: run.started_at,
         queued: queue.len(),
+        pending_approvals: run.pending_approvals().cloned().collect(),
     });
     ConversationView {
         conversation: conversation_document(state),
@@ -139,7 +143,12 @@ impl Transcript {
         self.state.apply(entry);
         let generation = entry.generation.as_ref().and_then(|id| self.state.generation(id));
         let Some(generation) = generation else { return };
-        let Some(segment) = generation.segments.last() else { return };
+        let ended = |message: &MessageId| generation.segments.iter().find(|known| known.message == *message);
+        let segment = match &entry.event {
+            Event::ToolEnded { message_id, .. } => ended(message_id),
+            _ => generation.segments.last(),
+        };
+        let Some(segment) = segment else { return };
         let message = segment_message(&self.state.id, generation, segment);
         match self.messages.iter_mut().find(|known| known.id == message.id) {
             Some(known) => *known = message,

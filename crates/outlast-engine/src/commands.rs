@@ -1,8 +1,8 @@
 //! What clients may ask of the engine.
 
 use outlast_core::{
-    Command, ConversationId, GenerationId, GenerationStatus, MessageId, Part, Producer, Prompt, Refusal,
-    RequestId, Retry, RetryMode, Role, Start, UserId, WhenBusy,
+    Command, ConversationId, Decided, GenerationId, GenerationStatus, MessageId, Part, Producer, Prompt,
+    Refusal, RequestId, Retry, RetryMode, Role, Start, UserId, WhenBusy,
 };
 use outlast_store::Table;
 use serde::Serialize;
@@ -157,6 +157,17 @@ impl Engine {
     /// Ends an interrupted generation as it stands.
     pub async fn dismiss(&self, user: &UserId, id: &GenerationId) -> Result<GenerationStatus, CommandError> {
         self.decide_about(user, id, Command::Dismiss { generation: id.clone() }).await
+    }
+
+    /// Decides about a tool that waits for a person. The first one counts; a later one is told what it was.
+    pub async fn decide(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+        tool_use_id: String,
+        decided: Decided,
+    ) -> Result<GenerationStatus, CommandError> {
+        self.decide_about(user, id, Command::Decide { generation: id.clone(), tool_use_id, decided }).await
     }
 
     /// Takes up a generation that failed or was cancelled, as a new one.

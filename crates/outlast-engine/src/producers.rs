@@ -2,7 +2,7 @@
 //! like one that is made here.
 
 use outlast_core::{
-    Command, GenerationId, GenerationStatus, Piece, Produce, ProducedEnd, Refusal, Seq, UserId,
+    Approval, Command, GenerationId, GenerationStatus, Piece, Produce, ProducedEnd, Refusal, Seq, UserId,
 };
 
 use crate::engine::{CommandOptions, Engine};
@@ -22,7 +22,7 @@ pub struct ProducedBatch {
 }
 
 /// Where a worker stands.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Producing {
     /// The epoch in which it may append.
     pub epoch: u32,
@@ -30,6 +30,8 @@ pub struct Producing {
     pub last: Seq,
     /// How far the generation is.
     pub status: GenerationStatus,
+    /// What a person was asked, and what they decided.
+    pub approvals: Vec<Approval>,
 }
 
 impl Engine {
@@ -67,7 +69,8 @@ impl Engine {
             Ok(state) => {
                 let generation = state.generation(id).ok_or(CommandError::NotFound)?;
                 let (epoch, last) = (generation.attempt, generation.produced);
-                Ok(Producing { epoch, last, status: generation.status() })
+                let approvals = generation.approvals.clone();
+                Ok(Producing { epoch, last, status: generation.status(), approvals })
             }
             Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
                 let (_, status) = self.place_of(user, id).await?;

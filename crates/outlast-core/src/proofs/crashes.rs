@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::fixtures::read;
 use super::scenarios::SCENARIOS;
 use crate::testing::*;
-use crate::{Entry, Event, Next, Phase, ProducedEnd, Recovery, Rules};
+use crate::{Decision, Entry, Event, Next, Phase, ProducedEnd, Recovery, Rules};
 
 /// What the model answers whenever it is asked, in two pieces.
 const ANSWER: [&str; 2] = ["All is ", "well."];
@@ -51,6 +51,10 @@ fn advance(world: &mut World, person: Person) -> bool {
         return true;
     }
     let Some(active) = world.transcript.state.active() else { return false };
+    let asked = active.pending_approvals().next().map(|asked| asked.tool_use_id.clone());
+    if let Some(asked) = asked {
+        return person != Person::IsAway && world.command(decide_about(&asked, Decision::Deny)).is_ok();
+    }
     assert_eq!(active.phase, Phase::Interrupted, "it neither ends nor waits for a person");
     let id = active.id.to_string();
     match person {
@@ -156,7 +160,8 @@ fn i10_after_a_crash_at_any_event_everything_ends_or_waits_for_a_person() {
         match world.transcript.state.active() {
             None => assert_eq!(ends, accepted, "{name} cut at {}", prefix.len()),
             Some(waiting) => {
-                assert_eq!((person, &waiting.phase), (Person::IsAway, &Phase::Interrupted));
+                let for_a_person = waiting.phase == Phase::Interrupted || waiting.waits_for_a_decision();
+                assert!(person == Person::IsAway && for_a_person, "{:?}", waiting.phase);
                 assert_eq!(ends + 1 + world.transcript.state.queue.len(), accepted);
             }
         }

@@ -50,6 +50,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("made-by-a-worker", workers::made_by_a_worker),
     ("worker-lost-and-back", workers::worker_lost_and_back),
     ("worker-begins-anew", workers::worker_begins_anew),
+    ("worker-asks-a-person", workers::worker_asks_a_person),
+    ("worker-waits-for-a-person", workers::worker_waits_for_a_person),
 ];
 
 fn started() -> World {

@@ -6,8 +6,8 @@ use super::scenarios::SCENARIOS;
 use crate::message::{plain_text, push_text};
 use crate::testing::*;
 use crate::{
-    ActiveRun, ConversationStatus, ConversationView, Entry, Event, GenerationStatus, Message, MessageId,
-    MessageStatus, Part, QueuedRun, Role, TextKind, Transcript,
+    ActiveRun, Approval, ConversationStatus, ConversationView, Entry, Event, GenerationStatus, Message,
+    MessageId, MessageStatus, Part, QueuedRun, Role, TextKind, Transcript,
 };
 
 fn follow(view: &mut ConversationView, entry: &Entry) {
@@ -52,6 +52,9 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
             view.messages.retain(|message| !message_ids.contains(&message.id));
             view.overlays.retain(|id, _| !message_ids.contains(id));
             view.overlay_parts.retain(|id, _| !message_ids.contains(id));
+            if let Some(run) = &mut view.active_run {
+                run.pending_approvals.clear();
+            }
         }
         Event::Interrupted { .. } => {
             view.active_run.as_mut().unwrap().status = GenerationStatus::Interrupted;
@@ -73,7 +76,28 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
             close(view, entry, MessageStatus::Cancelled, None);
             end(view, entry, ConversationStatus::Cancelled);
         }
-        Event::UsageReported { .. } | Event::RetryScheduled { .. } => {}
+        Event::ToolEnded { message_id, tool_use_id, result, is_error } => {
+            let asked = view.messages.iter_mut().find(|message| message.id == *message_id).unwrap();
+            let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
+            asked.parts.push(Part::ToolResult { tool_use_id, content, is_error: *is_error });
+        }
+        Event::ApprovalRequested { tool_use_id, tool_name, tool_input } => {
+            let (tool_use_id, tool_name) = (tool_use_id.clone(), tool_name.clone());
+            let tool_input = tool_input.clone();
+            let run = view.active_run.as_mut().unwrap();
+            run.pending_approvals.push(Approval { tool_use_id, tool_name, tool_input, decided: None });
+            run.status = GenerationStatus::AwaitingApproval;
+            view.conversation.generation_status = ConversationStatus::AwaitingApproval;
+        }
+        Event::ApprovalResolved { tool_use_id, .. } => {
+            let run = view.active_run.as_mut().unwrap();
+            run.pending_approvals.retain(|approval| approval.tool_use_id != *tool_use_id);
+            if run.pending_approvals.is_empty() {
+                run.status = GenerationStatus::Running;
+                view.conversation.generation_status = ConversationStatus::Generating;
+            }
+        }
+        Event::ToolWrote { .. } | Event::UsageReported { .. } | Event::RetryScheduled { .. } => {}
     }
 }
 
@@ -102,6 +126,7 @@ fn next_in_turn(view: &mut ConversationView) {
         attempt: 0,
         started_at: None,
         queued: 0,
+        pending_approvals: Vec::new(),
     });
 }
 

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{answer, question};
 use crate::{
-    CallEnd, Command, Failure, FailureClass, GenerationId, Part, Piece, Report, Retry, RetryMode, Role,
-    Start, Streamed, TextKind, WhenBusy,
+    CallEnd, Command, Decided, Decision, Failure, FailureClass, GenerationId, Part, Piece, Report, Retry,
+    RetryMode, Role, Start, Streamed, TextKind, WhenBusy,
 };
 
 /// The request that begins `generation`, to be changed where a test cares.
@@ -57,6 +57,11 @@ pub(crate) fn retry(of: &str, mode: RetryMode, generation: &str) -> Command {
         digest: format!("digest of {generation}"),
         earlier: None,
     })
+}
+
+pub(crate) fn decide_about(tool_use_id: &str, decision: Decision) -> Command {
+    let decided = Decided { decision, by: "ann".into(), reason: Some("I say so".into()), always: false };
+    Command::Decide { generation: super::G1.into(), tool_use_id: tool_use_id.into(), decided }
 }
 
 pub(crate) fn rename(title: &str) -> Command {

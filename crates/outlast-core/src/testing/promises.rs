@@ -56,6 +56,7 @@ pub(crate) fn check_log(log: &[Entry]) {
                 assert_eq!(open, None, "a tool call inside a segment: {entry:?}");
                 assert!(opened.insert(message_id), "{message_id} opened twice");
             }
+            Event::ToolEnded { message_id, .. } => assert!(opened.contains(message_id), "{entry:?}"),
             Event::SegmentClosed { message_id } => assert_eq!(open.take(), Some((id, message_id))),
             Event::AttemptRetracted { message_ids, .. } => {
                 assert!(message_ids.iter().all(|message| opened.contains(message)));
@@ -70,6 +71,9 @@ pub(crate) fn check_log(log: &[Entry]) {
                 open = open.filter(|(speaker, _)| *speaker != id);
             }
             Event::UsageReported { .. }
+            | Event::ToolWrote { .. }
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
             | Event::Interrupted { .. }
             | Event::Resumed { .. }
             | Event::ConversationUpdated { .. } => {}

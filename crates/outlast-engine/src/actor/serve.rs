@@ -1,8 +1,8 @@
 //! What an owner does for clients: one command at a time, answered after it is true.
 
 use outlast_core::{
-    Command, Conversation, ConversationId, DocumentChange, Earlier, MessageId, Phase, Refusal, Timestamp,
-    UserId, WhenBusy, conversation_document, decide,
+    Command, Conversation, ConversationId, DocumentChange, Earlier, Generation, MessageId, Phase, Refusal,
+    Timestamp, UserId, WhenBusy, conversation_document, decide,
 };
 use outlast_store::{Query, Table};
 use tokio::sync::oneshot;
@@ -55,8 +55,10 @@ impl Actor {
         if !known {
             self.state = Some(Conversation::new(self.id.clone(), user.clone(), now));
         }
-        let by_producer = matches!(command, Command::Claim { .. } | Command::Produce(_))
-            || matches!(&command, Command::Start(start) if start.producer.is_some());
+        // A worker that waited for a person has its time again from the decision on.
+        let by_producer =
+            matches!(command, Command::Claim { .. } | Command::Produce(_) | Command::Decide { .. })
+                || matches!(&command, Command::Start(start) if start.producer.is_some());
         let decided = match self.reserve(&command) {
             Ok(()) => self.decide_and_record(command, known, now).await,
             Err(full) => Err(full),
@@ -101,7 +103,8 @@ impl Actor {
         };
         let share =
             self.share.get_or_insert_with(|| Share::new(self.shared.live.clone(), state.user.clone()));
-        let running = state.active().is_some_and(|active| active.phase != Phase::Interrupted);
+        let at_work = |run: &Generation| run.phase != Phase::Interrupted && !run.waits_for_a_decision();
+        let running = state.active().is_some_and(at_work);
         share.set(usize::from(running) + state.queue.len());
     }
 

@@ -36,7 +36,7 @@ pub(crate) async fn capabilities(State(app): State<App>) -> Response {
         "durability": app.engine().durability(),
         "models": app.engine().models(),
         "tools": [],
-        "approvals": false,
+        "approvals": true,
         "sandbox": "none",
     });
     axum::Json(body).into_response()

@@ -70,6 +70,19 @@ impl<T: for<'a> From<&'a str>> FromRequestParts<App> for Id<T> {
     }
 }
 
+/// Two ids in a path.
+pub(crate) struct TwoIds<T, U>(pub(crate) T, pub(crate) U);
+
+impl<T: for<'a> From<&'a str>, U: for<'a> From<&'a str>> FromRequestParts<App> for TwoIds<T, U> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<TwoIds<T, U>, Problem> {
+        let path = Path::<(String, String)>::from_request_parts(parts, app).await;
+        let Path((first, second)) = path.map_err(|_| Problem::not_found())?;
+        Ok(TwoIds(T::from(&first), U::from(&second)))
+    }
+}
+
 /// The query of a request.
 pub(crate) struct Params(HashMap<String, String>);
 

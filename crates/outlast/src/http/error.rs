@@ -118,6 +118,11 @@ impl From<Refusal> for Problem {
             }
             Refusal::NotRetryable => conflict("not_retryable"),
             Refusal::NotExternal => conflict("not_external"),
+            Refusal::NotAsked { .. } => Problem::new(StatusCode::NOT_FOUND, "not_found", detail),
+            Refusal::AlreadyDecided(decided) => conflict("already_decided")
+                .with("decision", decided.decision.as_str())
+                .with("by", &*decided.by),
+            Refusal::NotCalled { .. } => Problem::invalid("events", detail),
             Refusal::External => conflict("external_producer"),
             Refusal::StaleProducer { current, status, .. } => {
                 conflict("stale_producer").with("epoch", *current).with("statusIs", status.as_str())

@@ -1,6 +1,7 @@
 //! The native API over HTTP. Handlers translate; they never decide.
 
 mod app;
+mod approvals;
 mod around;
 mod body;
 mod conversations;
@@ -72,6 +73,7 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("get", "/v1/generations/{id}/events"),
     ("post", "/v1/generations/{id}/events"),
     ("post", "/v1/generations/{id}/claim"),
+    ("post", "/v1/generations/{id}/approvals/{toolUseId}"),
     ("post", "/v1/generations/{id}/heartbeat"),
     ("post", "/v1/generations/{id}/cancel"),
     ("post", "/v1/generations/{id}/resume"),
@@ -98,6 +100,7 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/generations/{id}", get(generations::read))
         .route("/v1/generations/{id}/events", get(events::of_generation).post(producers::append))
         .route("/v1/generations/{id}/claim", post(producers::claim))
+        .route("/v1/generations/{id}/approvals/{tool_use_id}", post(approvals::submit))
         .route("/v1/generations/{id}/heartbeat", post(producers::heartbeat))
         .route("/v1/generations/{id}/cancel", post(generations::cancel))
         .route("/v1/generations/{id}/resume", post(generations::resume))

@@ -3,7 +3,7 @@
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use outlast_core::{GenerationId, Piece, ProducedEnd, Seq, TextKind};
+use outlast_core::{GenerationId, Piece, ProducedEnd, Seq, TextKind, ToolStream};
 use outlast_engine::{ProducedBatch, Producing};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -53,6 +53,12 @@ enum Made {
     Thinking(Text),
     #[serde(rename = "tool.start")]
     Tool(Tool),
+    #[serde(rename = "tool.output")]
+    ToolOutput(ToolOutput),
+    #[serde(rename = "tool.end")]
+    ToolEnd(ToolEnd),
+    #[serde(rename = "approval.requested")]
+    Approval(Tool),
     #[serde(rename = "usage")]
     Usage(Usage),
     #[serde(rename = "chat.done")]
@@ -73,6 +79,23 @@ struct Tool {
     tool_use_id: String,
     tool_name: String,
     tool_input: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ToolOutput {
+    tool_use_id: String,
+    stream: ToolStream,
+    text: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ToolEnd {
+    tool_use_id: String,
+    result: Value,
+    #[serde(default)]
+    is_error: bool,
 }
 
 #[derive(Deserialize)]
@@ -157,6 +180,15 @@ fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {
             Made::Tool(Tool { tool_use_id: id, tool_name: name, tool_input: input }) => {
                 pieces.push(Piece::ToolCall { id, name, input });
             }
+            Made::ToolOutput(ToolOutput { tool_use_id: id, stream, text }) => {
+                pieces.push(Piece::ToolOutput { id, stream, text });
+            }
+            Made::ToolEnd(ToolEnd { tool_use_id: id, result, is_error }) => {
+                pieces.push(Piece::ToolEnd { id, result, is_error });
+            }
+            Made::Approval(Tool { tool_use_id: id, tool_name: name, tool_input: input }) => {
+                pieces.push(Piece::Approval { id, name, input });
+            }
             Made::Usage(Usage { input_tokens, output_tokens }) => {
                 pieces.push(Piece::Usage { input_tokens, output_tokens });
             }
@@ -174,6 +206,7 @@ fn answer(producing: Producing) -> Response {
         "epoch": producing.epoch,
         "lastSeq": producing.last,
         "status": producing.status,
+        "approvals": producing.approvals,
     });
     axum::Json(body).into_response()
 }

@@ -141,6 +141,7 @@ async fn every_post_may_have_a_name() {
         let body = json!({"requestId": "r", "content": "hello"});
         let body = match *path {
             "/v1/generations" => body,
+            "/v1/generations/{id}/approvals/{toolUseId}" => json!({"requestId": "r", "decision": "deny"}),
             "/v1/generations/{id}/heartbeat" => json!({"requestId": "r", "epoch": 1}),
             "/v1/generations/{id}/events" => {
                 let done = json!({"type": "chat.done", "payload": {}});

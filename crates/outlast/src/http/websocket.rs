@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
-use outlast_core::{ConversationId, GenerationId, Seq};
+use outlast_core::{ConversationId, Decided, Decision, GenerationId, Seq};
 use outlast_engine::{FollowError, Follower};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -45,6 +45,17 @@ struct Hello {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Cancel {
     generation_id: GenerationId,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Submit {
+    generation_id: GenerationId,
+    tool_use_id: String,
+    decision: Decision,
+    reason: Option<String>,
+    #[serde(default)]
+    always: bool,
 }
 
 pub(crate) async fn connect(
@@ -191,7 +202,17 @@ impl Session {
             // Pings of the protocol never reach a page's script; this one it can hear.
             "ping" => Ok(json!({"type": "pong", "requestId": frame.request_id})),
             "hello" => Err(Problem::invalid("type", "hello was said; connect again to say it again")),
-            "approval.submit" => Err(Problem::invalid("type", "this version of Outlast runs no tools")),
+            "approval.submit" => {
+                let Submit { generation_id, tool_use_id, decision, reason, always } = payload(raw, false)?;
+                let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };
+                let status = self.app.engine().decide(&user, &generation_id, tool_use_id, decided).await?;
+                Ok(json!({
+                    "type": "approval.submit.answer",
+                    "requestId": frame.request_id,
+                    "generationId": generation_id,
+                    "payload": {"success": true, "status": status},
+                }))
+            }
             other => Err(Problem::invalid("type", format!("{other:?} is not known"))),
         }
     }

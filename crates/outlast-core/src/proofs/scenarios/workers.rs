@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::testing::*;
-use crate::{Command, ProducedEnd, Producer, Start};
+use crate::{Command, Decision, Piece, ProducedEnd, Producer, Start, ToolStream};
 
 fn done() -> Option<ProducedEnd> {
     Some(ProducedEnd::Done { reason: "stop".into() })
@@ -46,5 +46,29 @@ pub(super) fn worker_begins_anew() -> World {
     world.claim(false);
     let failed = ProducedEnd::Failed { message: "out of ideas".into(), code: "my_agent_failed".into() };
     world.produce(vec![words("Hm.")], Some(failed));
+    world
+}
+
+fn asked_for(id: &str, path: &str) -> Piece {
+    Piece::Approval { id: id.into(), name: "read".into(), input: json!({"path": path}) }
+}
+
+pub(super) fn worker_waits_for_a_person() -> World {
+    let mut world = working();
+    let two = vec![words("May I?"), asked_for("call_1", "a.rs"), asked_for("call_2", "b.rs")];
+    world.produce(two, None);
+    world.command(decide_about("call_2", Decision::Deny)).unwrap();
+    world
+}
+
+pub(super) fn worker_asks_a_person() -> World {
+    let mut world = worker_waits_for_a_person();
+    world.command(decide_about("call_1", Decision::Approve)).unwrap();
+    let output =
+        Piece::ToolOutput { id: "call_1".into(), stream: ToolStream::Stdout, text: "fn main".into() };
+    let end = Piece::ToolEnd { id: "call_1".into(), result: json!("fn main() {}"), is_error: false };
+    world.produce(vec![tool_call("call_1", json!({"path": "a.rs"})), output], None);
+    world.produce(vec![words("It is empty."), end], done());
+    world.settle();
     world
 }
