@@ -6,8 +6,8 @@ import { isEnd } from "./event.js";
 import type { OutlastEvent } from "./event.js";
 import { applyAll } from "./fold.js";
 import { Follower } from "./follower.js";
-import { endOf, endOfDocument, generationOf } from "./generation-state.js";
-import type { GenerationEnd, GenerationState, ScheduledRetry } from "./generation-state.js";
+import { generationOf } from "./generation-state.js";
+import type { GenerationState, ScheduledRetry } from "./generation-state.js";
 import { isUnderWay } from "./generation.js";
 import type { RetryMode } from "./generation.js";
 import { pathOf } from "./http.js";
@@ -20,7 +20,7 @@ import { nothingThere, OutlastError } from "./problem.js";
 import { randomId } from "./random-id.js";
 import { Store } from "./store.js";
 import { emptyView } from "./view.js";
-import type { View } from "./view.js";
+import type { GenerationEnd, View } from "./view.js";
 
 export interface ConversationSnapshot {
   /** Null until the first message of a new conversation is saved. */
@@ -49,7 +49,6 @@ export class Conversation extends Store<ConversationSnapshot> {
   #view: View | null = null;
   #follower: Follower | null = null;
   #unwatch: () => void = () => {};
-  #lastEnd: GenerationEnd | null = null;
   #retry: ScheduledRetry | null = null;
   #isLoadingOlder = false;
   #error: OutlastError | null = null;
@@ -121,7 +120,7 @@ export class Conversation extends Store<ConversationSnapshot> {
   /** Decides about the tool call that waits. */
   submitApproval(approval: api.Approval): Promise<api.Outcome> {
     const run = this.#view?.activeRun;
-    return this.#act(run?.pendingApproval?.toolUseId, (toolUseId) =>
+    return this.#act(run?.pendingApprovals?.[0]?.toolUseId, (toolUseId) =>
       this.#client.submitApproval(run?.generationId ?? "", toolUseId, approval),
     );
   }
@@ -175,10 +174,10 @@ export class Conversation extends Store<ConversationSnapshot> {
       view,
       pending,
       connection: this.#follower?.connection ?? { type: "idle" },
-      generation: view && generationOf(view, this.#lastEnd, this.#retry),
+      generation: view && generationOf(view, this.#retry),
       isGenerating:
         run === "running" || run === "queued" || pending.some(({ status }) => status !== "failed"),
-      lastEnd: this.#lastEnd,
+      lastEnd: view && view.lastEnd,
       isLoadingOlder: this.#isLoadingOlder,
       error: this.#error,
     };
@@ -232,21 +231,8 @@ export class Conversation extends Store<ConversationSnapshot> {
 
   /** What an event tells beside what it does to the view. */
   #note(event: OutlastEvent): void {
-    if (isEnd(event)) this.#lastEnd = endOf(event);
     if (event.type === "retry.scheduled") this.#retry = { ...event.payload, ts: event.ts };
     if (event.type === "chat.started" || event.type === "snapshot" || isEnd(event)) this.#retry = null;
-    if (event.type === "snapshot") void this.#askHowItEnded(event.payload);
-  }
-
-  /** A view does not say why its last generation failed before it said anything. The generation does. */
-  async #askHowItEnded({ conversation }: View): Promise<void> {
-    const { generationStatus: status, currentGenerationId: id } = conversation;
-    if (id === null || (status !== "error" && status !== "cancelled") || this.#lastEnd?.generationId === id)
-      return;
-    const end = await this.#client.getGenerationStatus(id).then(endOfDocument, () => null);
-    if (this.#view?.conversation.currentGenerationId !== id) return;
-    this.#lastEnd = end;
-    this.changed();
   }
 
   #hear(news: News): void {

@@ -73,13 +73,21 @@ export type EndEvent =
   | Envelope<"chat.error", { readonly errorMessage: string; readonly code: string }>
   | Envelope<"chat.cancelled", { readonly reason: CancelReason }>;
 
-/** Tools that run, approvals and sandboxes. A server that runs tools sends them; others never do. */
+/** Tools that run, approvals and sandboxes. */
 export type ToolEvent =
   | Envelope<
       "tool.output",
       { readonly toolUseId: string; readonly stream: "stdout" | "stderr"; readonly text: string }
     >
-  | Envelope<"tool.end", { readonly toolUseId: string; readonly result: unknown; readonly isError: boolean }>
+  | Envelope<
+      "tool.end",
+      {
+        readonly messageId: string;
+        readonly toolUseId: string;
+        readonly result: unknown;
+        readonly isError: boolean;
+      }
+    >
   | Envelope<"approval.requested", ToolCall>
   | Envelope<
       "approval.resolved",

@@ -9,7 +9,10 @@ import type { ChatEvent, EndEvent, OutlastEvent, ToolEvent } from "./event.js";
 import type { ConversationStatus } from "./generation.js";
 import { addText, plainText } from "./message.js";
 import type { Message, MessageStatus, Part } from "./message.js";
-import type { ActiveRun, QueuedRun, View } from "./view.js";
+import type { ActiveRun, GenerationEnd, QueuedRun, View } from "./view.js";
+
+type ToolEnd = (OutlastEvent & { readonly type: "tool.end" })["payload"];
+type Asked = NonNullable<ActiveRun["pendingApprovals"]>;
 
 /** Takes in one event. Never fails: it already happened. */
 export function apply(before: View, event: OutlastEvent): View {
@@ -32,10 +35,18 @@ export function apply(before: View, event: OutlastEvent): View {
       return open(view, event);
     case "tool.start":
       return ask(view, event);
+    case "tool.end":
+      return finish(view, event.payload);
+    case "approval.requested":
+      return wait(view, event.generationId, (asked) => [...asked, event.payload]);
+    case "approval.resolved": {
+      const { toolUseId } = event.payload;
+      return wait(view, event.generationId, (asked) => asked.filter((call) => call.toolUseId !== toolUseId));
+    }
     case "assistant.segment.ended":
       return close(view, event.generationId, "complete", null);
     case "attempt.retracted":
-      return retract(view, event.payload.messageIds);
+      return wait(retract(view, event.payload.messageIds), event.generationId, () => []);
     case "chat.interrupted":
       return turn(view, event.generationId, "interrupted", "interrupted");
     case "chat.resumed":
@@ -45,8 +56,7 @@ export function apply(before: View, event: OutlastEvent): View {
     case "chat.cancelled":
       return end(view, event);
     default:
-      // Neither changes what is shown, nor does an event of a newer server; only the position counts. This is
-      // also the place for tools that run: the server that will run them decides what they add to a view.
+      // None of these changes what is shown, nor does an event of a newer server; only the position counts.
       event satisfies ToolEvent | { readonly type: "usage" | "retry.scheduled" };
       return view;
   }
@@ -108,7 +118,7 @@ function withRun(view: View, { generationId, requestId, model }: QueuedRun): Vie
   };
   const generationStatus: ConversationStatus = "generating";
   const conversation = { ...view.conversation, generationStatus, currentGenerationId: generationId };
-  return { ...view, conversation, activeRun };
+  return { ...view, conversation, activeRun, lastEnd: null };
 }
 
 function counted(view: View): View {
@@ -145,6 +155,26 @@ function ask(view: View, event: ChatEvent & { readonly type: "tool.start" }): Vi
   const parts: readonly Part[] = [{ type: "tool_use", id, name, input }];
   const message: Message = { ...begun(view, event), role: "tool", status: "complete", parts };
   return { ...view, messages: [...view.messages, message] };
+}
+
+/** The result joins the call. */
+function finish(view: View, { messageId, toolUseId, result, isError }: ToolEnd): View {
+  const ended: Part = { type: "tool_result", toolUseId, content: result, isError };
+  const add = (message: Message) =>
+    message.id === messageId ? { ...message, parts: [...message.parts, ended] } : message;
+  return { ...view, messages: view.messages.map(add) };
+}
+
+/** What a person is asked changes. While anything is, the run waits. */
+function wait(view: View, generation: string | null, change: (asked: Asked) => Asked): View {
+  const run = view.activeRun;
+  if (run?.generationId !== generation) return view;
+  const { pendingApprovals: before = [], ...rest } = run as ActiveRun;
+  const pendingApprovals = change(before);
+  const waits = "awaiting_approval";
+  if (pendingApprovals.length > 0)
+    return turn({ ...view, activeRun: { ...rest, pendingApprovals } }, generation, waits, waits);
+  return before.length > 0 ? turn({ ...view, activeRun: rest }, generation, "running", "generating") : view;
 }
 
 function begun(view: View, event: ChatEvent & { readonly payload: { readonly messageId: string } }): Message {
@@ -203,17 +233,28 @@ function turn(
   return { ...view, conversation, activeRun: { ...view.activeRun, status } };
 }
 
-/** How an end is called in a message and in a conversation. */
-const ENDS = { "chat.done": "complete", "chat.error": "error", "chat.cancelled": "cancelled" } as const;
-
 function end(before: View, event: EndEvent): View {
-  const status = ENDS[event.type];
-  const error = event.type === "chat.error" ? event.payload.errorMessage : null;
-  const view = close(before, event.generationId, status, error);
+  const lastEnd = endOf(event);
+  const status: "complete" | "cancelled" | "error" =
+    lastEnd.status === "completed" ? "complete" : lastEnd.status;
+  const view = close(before, event.generationId, status, lastEnd.errorMessage);
   if (view.activeRun?.generationId === event.generationId) {
     const conversation = { ...view.conversation, generationStatus: status };
-    return nextInTurn({ ...view, conversation, activeRun: null });
+    return nextInTurn({ ...view, conversation, activeRun: null, lastEnd });
   }
   const queue = view.queue.filter((run) => run.generationId !== event.generationId);
   return queue.length === view.queue.length ? view : counted({ ...view, queue });
+}
+
+const ENDS = { "chat.done": "completed", "chat.error": "error", "chat.cancelled": "cancelled" } as const;
+
+function endOf({ generationId, type, payload }: EndEvent): GenerationEnd {
+  const { finishReason, code, reason, errorMessage }: Partial<Record<string, string>> = payload;
+  // An end without a generation ends nothing.
+  return {
+    generationId: generationId as string,
+    status: ENDS[type],
+    reason: finishReason ?? code ?? reason ?? null,
+    errorMessage: errorMessage ?? null,
+  };
 }

@@ -140,7 +140,7 @@ export class Follower {
     if (good.length > 0) this.#options.onEvents(good);
     const event = events[wrong];
     if (event === undefined) return;
-    const detail = `position ${event.seq} came after ${this.#position ?? "nothing"}`;
+    const detail = `position ${event.seq} after ${this.#position}`;
     this.#say({ type: "closed", number, why: { type: "gap", detail } });
   }
 

@@ -1,20 +1,9 @@
 /** The current generation of a view, in the shape that an interface shows. */
 
-import type { EndEvent } from "./event.js";
-import type { ConversationStatus, Generation, GenerationStatus, PendingApproval } from "./generation.js";
+import type { ConversationStatus, GenerationStatus, PendingApproval } from "./generation.js";
 import type { Part } from "./message.js";
 import { partsOf } from "./view.js";
 import type { View } from "./view.js";
-
-/** How a generation ended. */
-export interface GenerationEnd {
-  readonly generationId: string;
-  readonly status: "completed" | "cancelled" | "error";
-  /** Why the model stopped, why it was cancelled, or the code of the failure. */
-  readonly reason: string | null;
-  /** For a person, if it failed. */
-  readonly errorMessage: string | null;
-}
 
 /** Why a run waits before its next attempt. */
 export interface ScheduledRetry {
@@ -41,46 +30,18 @@ export interface GenerationState {
   readonly errorMessage: string | null;
 }
 
-export function endOf({ generationId, type, payload }: EndEvent): GenerationEnd {
-  const end = { generationId: generationId ?? "", errorMessage: null };
-  switch (type) {
-    case "chat.done":
-      return { ...end, status: "completed", reason: payload.finishReason };
-    case "chat.cancelled":
-      return { ...end, status: "cancelled", reason: payload.reason };
-    case "chat.error":
-      return { ...end, status: "error", reason: payload.code, errorMessage: payload.errorMessage };
-  }
-}
-
-/** How a generation that was read as a document ended; null if it did not. */
-export function endOfDocument(generation: Generation): GenerationEnd | null {
-  const { status } = generation;
-  if (status !== "completed" && status !== "cancelled" && status !== "error") return null;
-  return {
-    generationId: generation.id,
-    status,
-    reason: generation.endReason,
-    errorMessage: generation.errorMessage,
-  };
-}
-
-export function generationOf(
-  view: View,
-  lastEnd: GenerationEnd | null,
-  retry: ScheduledRetry | null,
-): GenerationState | null {
+export function generationOf(view: View, retry: ScheduledRetry | null): GenerationState | null {
   const id = view.conversation.currentGenerationId;
   if (id === null) return null;
   const run = view.activeRun?.generationId === id ? view.activeRun : null;
-  const end = run === null && lastEnd?.generationId === id ? lastEnd : null;
+  const end = run === null ? view.lastEnd : null;
   const status = run?.status ?? statusOf(view.conversation.generationStatus);
-  const { model = null, attempt = null, startedAt = null, pendingApproval = null } = run ?? {};
+  const { model = null, attempt = null, startedAt = null, pendingApprovals = [] } = run ?? {};
   return {
     id,
     status,
     contentParts: said(view, id),
-    pendingApproval,
+    pendingApproval: pendingApprovals[0] ?? null,
     model,
     attempt,
     startedAt,
@@ -90,16 +51,12 @@ export function generationOf(
   };
 }
 
-/** Its messages stand at the end, so that the search begins there; its question stands before them all. */
+/** Everything but its question. */
 function said(view: View, generationId: string): readonly Part[] {
-  const parts: (readonly Part[])[] = [];
-  for (let place = view.messages.length - 1; place >= 0; place -= 1) {
-    const message = view.messages[place];
-    if (message === undefined || message.generationId !== generationId) continue;
-    if (message.role === "user") break;
-    parts.unshift(partsOf(view, message));
-  }
-  return parts.flat();
+  const own = view.messages.filter(
+    (message) => message.generationId === generationId && message.role !== "user",
+  );
+  return own.flatMap((message) => partsOf(view, message));
 }
 
 /** The same in a generation's words. */

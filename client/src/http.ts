@@ -103,7 +103,7 @@ async function readAnswer(response: Response): Promise<unknown> {
   });
   const answer = readObject(text);
   if (answer !== null) return answer;
-  const detail = "what answers here does not speak the protocol of Outlast";
+  const detail = "what answers here is not Outlast";
   throw new OutlastError({ status: response.status, code: "not_outlast", detail });
 }
 

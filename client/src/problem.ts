@@ -73,7 +73,7 @@ export function nothingThere(): OutlastError {
   return new OutlastError({
     status: 0,
     code: "nothing_there",
-    detail: "there is nothing that this could be done to",
+    detail: "there is nothing to do this to",
   });
 }
 

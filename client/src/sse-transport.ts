@@ -27,7 +27,7 @@ async function stream(http: Http, { path, after }: Target, sink: Sink, signal: A
       void response.body?.cancel();
       return sink.closed({
         type: "lost",
-        detail: "what answers here does not speak the protocol of Outlast",
+        detail: "what answers here is not Outlast",
       });
     }
     sink.opened();

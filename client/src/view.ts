@@ -13,8 +13,18 @@ export interface ActiveRun {
   readonly startedAt: string | null;
   /** How many wait behind it. */
   readonly queued: number;
-  /** Only servers that run tools say this. */
-  readonly pendingApproval?: PendingApproval | null;
+  /** What a person is asked to decide about, oldest first; absent if nothing. */
+  readonly pendingApprovals?: readonly PendingApproval[];
+}
+
+/** How a generation ended. */
+export interface GenerationEnd {
+  readonly generationId: string;
+  readonly status: "completed" | "cancelled" | "error";
+  /** Why the model stopped, why it was cancelled, or the code of the failure. */
+  readonly reason: string | null;
+  /** Why it failed, for a person. */
+  readonly errorMessage: string | null;
 }
 
 /** A generation that waits for its turn, in short. */
@@ -31,6 +41,8 @@ export interface View {
   /** Whether there are older ones. */
   readonly hasMore: boolean;
   readonly activeRun: ActiveRun | null;
+  /** How the last generation ended, while none is under way. */
+  readonly lastEnd: GenerationEnd | null;
   readonly queue: readonly QueuedRun[];
   /** The plain text of the message that is being written, by its id. */
   readonly overlays: Readonly<Record<string, string>>;
@@ -59,6 +71,7 @@ export function emptyView(id: string, createdAt: string): View {
     messages: [],
     hasMore: false,
     activeRun: null,
+    lastEnd: null,
     queue: [],
     overlays: {},
     overlayParts: {},

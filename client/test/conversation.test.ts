@@ -82,7 +82,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().view?.overlays).toEqual({ answer_of_a: "one " });
     expect(conversation.snapshot().connection).toMatchObject({
       type: "waiting",
-      reason: "position 7 came after 5",
+      reason: "position 7 after 5",
     });
     expect(transport.openLines).toBe(0);
     await vi.advanceTimersByTimeAsync(1_000);
@@ -195,12 +195,7 @@ describe("a conversation", () => {
   });
 
   it("says why the last generation failed, also when it failed without a word", async () => {
-    const { client, transport } = scene(() => ({
-      id: "gen_1",
-      status: "error",
-      endReason: "upstream_refused",
-      errorMessage: "no",
-    }));
+    const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
     await settled();
@@ -209,7 +204,13 @@ describe("a conversation", () => {
       generationStatus: "error" as const,
       currentGenerationId: "gen_1",
     };
-    transport.show({ ...VIEW, conversation: document });
+    const lastEnd = {
+      generationId: "gen_1",
+      status: "error" as const,
+      reason: "upstream_refused",
+      errorMessage: "no",
+    };
+    transport.show({ ...VIEW, conversation: document, lastEnd });
     await settled();
     expect(conversation.snapshot().generation).toMatchObject({
       status: "error",

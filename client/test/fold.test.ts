@@ -101,7 +101,12 @@ describe("the fold", () => {
     const calls: OutlastEvent[] = [
       { ...envelope, seq: 4, type: "usage", payload: { inputTokens: 1, outputTokens: 1 } },
       { ...envelope, seq: 5, type: "tool.output", payload: { toolUseId: "t", stream: "stdout", text: "hi" } },
-      { ...envelope, seq: 6, type: "tool.end", payload: { toolUseId: "t", result: "hi", isError: false } },
+      {
+        ...envelope,
+        seq: 6,
+        type: "tool.end",
+        payload: { messageId: "m", toolUseId: "t", result: "hi", isError: false },
+      },
       {
         ...envelope,
         seq: 7,

@@ -224,12 +224,7 @@ fn conversation_status(state: &Conversation) -> ConversationStatus {
 
 /// The document of a generation in this state.
 pub fn generation_document(conversation: &ConversationId, generation: &Generation) -> GenerationDocument {
-    let (end_reason, error_message) = match &generation.phase {
-        Phase::Completed { finish_reason } => (Some(finish_reason.clone()), None),
-        Phase::Cancelled { reason } => (Some(reason.as_str().to_owned()), None),
-        Phase::Failed { error_message, code } => (Some(code.clone()), Some(error_message.clone())),
-        Phase::Queued | Phase::Running | Phase::Retrying { .. } | Phase::Interrupted => (None, None),
-    };
+    let (end_reason, error_message) = generation.end_reason();
     GenerationDocument {
         id: generation.id.clone(),
         conversation_id: conversation.clone(),

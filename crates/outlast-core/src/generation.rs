@@ -194,6 +194,16 @@ impl Generation {
         }
     }
 
+    /// Why it ended, for a program, and why it failed, for a person.
+    pub(crate) fn end_reason(&self) -> (Option<String>, Option<String>) {
+        match &self.phase {
+            Phase::Completed { finish_reason } => (Some(finish_reason.clone()), None),
+            Phase::Cancelled { reason } => (Some(reason.as_str().to_owned()), None),
+            Phase::Failed { error_message, code } => (Some(code.clone()), Some(error_message.clone())),
+            Phase::Queued | Phase::Running | Phase::Retrying { .. } | Phase::Interrupted => (None, None),
+        }
+    }
+
     /// The tools it asked for, by the names of the calls, and the messages that asked.
     pub(crate) fn tool_calls(&self) -> impl Iterator<Item = (&str, &MessageId)> {
         self.segments.iter().flat_map(|segment| {

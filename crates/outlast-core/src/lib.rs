@@ -45,4 +45,4 @@ pub use observe::{CallEnd, Piece, Report, Streamed, observe};
 pub use retention::Retention;
 pub use rules::{Durability, Failure, FailureClass, RETRY_WAIT_MAX, Recovery, Rules, retry_delay};
 pub use time::Timestamp;
-pub use view::{ActiveRun, ConversationView, QueuedRun, Transcript, view};
+pub use view::{ActiveRun, ConversationView, LastEnd, QueuedRun, Transcript, view};

@@ -23,6 +23,8 @@ pub struct ConversationView {
     pub has_more: bool,
     /// The generation under way.
     pub active_run: Option<ActiveRun>,
+    /// How the last generation ended, while none is under way.
+    pub last_end: Option<LastEnd>,
     /// Those that wait behind it, oldest first: the next becomes the active run when this one ends.
     pub queue: Vec<QueuedRun>,
     /// The text of the segment that is open, by its message.
@@ -54,6 +56,20 @@ pub struct ActiveRun {
     /// What a person is asked to decide about, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_approvals: Vec<Approval>,
+}
+
+/// How a generation ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LastEnd {
+    /// Which.
+    pub generation_id: GenerationId,
+    /// How.
+    pub status: GenerationStatus,
+    /// Why the model stopped, why it was cancelled, or the code of the failure.
+    pub reason: Option<String>,
+    /// Why it failed, for a person.
+    pub error_message: Option<String>,
 }
 
 /// A generation that waits for its turn, in short.
@@ -99,11 +115,17 @@ pub fn view(state: &Conversation, mut messages: Vec<Message>, has_more: bool) ->
         messages,
         has_more,
         active_run,
+        last_end: state.foremost().filter(|run| run.ended()).map(last_end),
         queue,
         overlays,
         overlay_parts,
         last_seq: state.seq,
     }
+}
+
+fn last_end(ended: &Generation) -> LastEnd {
+    let (reason, error_message) = ended.end_reason();
+    LastEnd { generation_id: ended.id.clone(), status: ended.status(), reason, error_message }
 }
 
 impl From<&Generation> for QueuedRun {

@@ -52,6 +52,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("worker-begins-anew", workers::worker_begins_anew),
     ("worker-asks-a-person", workers::worker_asks_a_person),
     ("worker-waits-for-a-person", workers::worker_waits_for_a_person),
+    ("worker-takes-back-its-question", workers::worker_takes_back_its_question),
 ];
 
 fn started() -> World {

@@ -6,8 +6,8 @@ use super::scenarios::SCENARIOS;
 use crate::message::{plain_text, push_text};
 use crate::testing::*;
 use crate::{
-    ActiveRun, Approval, ConversationStatus, ConversationView, Entry, Event, GenerationStatus, Message,
-    MessageId, MessageStatus, Part, QueuedRun, Role, TextKind, Transcript,
+    ActiveRun, Approval, ConversationStatus, ConversationView, Entry, Event, GenerationStatus, LastEnd,
+    Message, MessageId, MessageStatus, Part, QueuedRun, Role, TextKind, Transcript,
 };
 
 fn follow(view: &mut ConversationView, entry: &Entry) {
@@ -52,8 +52,10 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
             view.messages.retain(|message| !message_ids.contains(&message.id));
             view.overlays.retain(|id, _| !message_ids.contains(id));
             view.overlay_parts.retain(|id, _| !message_ids.contains(id));
-            if let Some(run) = &mut view.active_run {
+            if let Some(run) = view.active_run.as_mut().filter(|run| !run.pending_approvals.is_empty()) {
                 run.pending_approvals.clear();
+                run.status = GenerationStatus::Running;
+                view.conversation.generation_status = ConversationStatus::Generating;
             }
         }
         Event::Interrupted { .. } => {
@@ -118,6 +120,7 @@ fn next_in_turn(view: &mut ConversationView) {
     let next = view.queue.remove(0);
     view.conversation.generation_status = ConversationStatus::Generating;
     view.conversation.current_generation_id = Some(next.generation_id.clone());
+    view.last_end = None;
     view.active_run = Some(ActiveRun {
         generation_id: next.generation_id,
         request_id: next.request_id,
@@ -176,10 +179,24 @@ fn close(view: &mut ConversationView, entry: &Entry, status: MessageStatus, erro
     }
 }
 
+fn how(entry: &Entry) -> LastEnd {
+    let (status, reason, error_message) = match &entry.event {
+        Event::Completed { finish_reason } => (GenerationStatus::Completed, finish_reason.clone(), None),
+        Event::Cancelled { reason } => (GenerationStatus::Cancelled, reason.as_str().to_owned(), None),
+        Event::Failed { error_message, code } => {
+            (GenerationStatus::Error, code.clone(), Some(error_message.clone()))
+        }
+        other => panic!("{other:?} is no end"),
+    };
+    let generation_id = entry.generation.clone().unwrap();
+    LastEnd { generation_id, status, reason: Some(reason), error_message }
+}
+
 fn end(view: &mut ConversationView, entry: &Entry, status: ConversationStatus) {
     let ended = entry.generation.as_ref().unwrap();
     if view.active_run.as_ref().is_some_and(|run| run.generation_id == *ended) {
         view.active_run = None;
+        view.last_end = Some(how(entry));
         view.conversation.generation_status = status;
         if !view.queue.is_empty() {
             next_in_turn(view);

@@ -72,3 +72,10 @@ pub(super) fn worker_asks_a_person() -> World {
     world.settle();
     world
 }
+
+pub(super) fn worker_takes_back_its_question() -> World {
+    let mut world = worker_waits_for_a_person();
+    world.claim(false);
+    world.produce(vec![words("Never mind.")], None);
+    world
+}
