@@ -82,6 +82,8 @@ pub enum FailureClass {
     Refused,
     /// The request is wrong; another try would be as well.
     Invalid,
+    /// The conversation is longer than the model can read; another try would be as well.
+    ContextTooLong,
     /// The answer is longer than is allowed here; another would be as well.
     TooLong,
 }
@@ -91,7 +93,10 @@ impl FailureClass {
     pub fn may_pass(self) -> bool {
         match self {
             FailureClass::Transient | FailureClass::Timeout | FailureClass::RateLimited => true,
-            FailureClass::Refused | FailureClass::Invalid | FailureClass::TooLong => false,
+            FailureClass::Refused
+            | FailureClass::Invalid
+            | FailureClass::ContextTooLong
+            | FailureClass::TooLong => false,
         }
     }
 
@@ -103,6 +108,7 @@ impl FailureClass {
             FailureClass::RateLimited => "upstream_rate_limited",
             FailureClass::Refused => "upstream_refused",
             FailureClass::Invalid => "upstream_invalid_request",
+            FailureClass::ContextTooLong => "context_too_long",
             FailureClass::TooLong => "answer_too_long",
         }
     }
@@ -145,5 +151,12 @@ mod tests {
         let asked = |seconds| retry_delay(&rules, 0, &failure(Some(Duration::from_secs(seconds))), 9);
         assert_eq!(asked(7), Duration::from_secs(7));
         assert_eq!(asked(u64::MAX), RETRY_WAIT_MAX);
+    }
+
+    #[test]
+    fn g11_what_is_too_long_is_not_tried_again() {
+        for class in [FailureClass::ContextTooLong, FailureClass::TooLong] {
+            assert!(!class.may_pass(), "{}", class.code());
+        }
     }
 }

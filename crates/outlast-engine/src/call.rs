@@ -100,7 +100,7 @@ impl Call {
     }
 
     fn timed_out(&self) -> Failure {
-        let message = format!("timed out: nothing came from the upstream for {} s", self.idle.as_secs());
+        let message = format!("timed out: nothing came from the upstream for {:?}", self.idle);
         Failure { class: FailureClass::Timeout, message, retry_after: None }
     }
 }

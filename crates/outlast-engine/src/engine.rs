@@ -1,11 +1,11 @@
 //! The engine as adapters see it: commands go in, answers come out, and exactly one owner exists for each
 //! conversation that has something to do.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use outlast_core::{Command, Context, Conversation, ConversationId, Failure, FailureClass, Seq, UserId};
+use outlast_core::{Command, Conversation, ConversationId, Seq, UserId};
 use outlast_store::{Store, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use crate::clock::{Clock, Ids};
 use crate::error::CommandError;
 use crate::feed::Feed;
 use crate::live::Live;
-use crate::models::{Model, ModelStream};
+use crate::registry::Models;
 use crate::settings::Settings;
 
 /// An owner that failed is replaced after this long.
@@ -50,11 +50,6 @@ pub(crate) struct Shared {
 struct Slot {
     mailbox: Option<mpsc::Sender<Mail>>,
     feed: Weak<Feed>,
-}
-
-/// The models by their names in the settings.
-pub struct Models {
-    by_name: BTreeMap<String, Arc<dyn Model>>,
 }
 
 /// What an engine is made of.
@@ -109,7 +104,7 @@ impl Engine {
 
     /// The names of the models.
     pub fn models(&self) -> Vec<String> {
-        self.shared.models.by_name.keys().cloned().collect()
+        self.shared.models.names()
     }
 
     pub(crate) async fn command(
@@ -284,36 +279,6 @@ async fn refuse_all(
                 reply.send(deleted.map_err(CommandError::from)).ok();
             }
             Mail::Wake => {}
-        }
-    }
-}
-
-impl Models {
-    /// Models by name; the one called `default` answers when none is asked for.
-    pub fn new(by_name: BTreeMap<String, Arc<dyn Model>>) -> Models {
-        Models { by_name }
-    }
-
-    /// The name to record for what was asked.
-    pub(crate) fn resolve(&self, asked: Option<&str>) -> Result<String, CommandError> {
-        let name = asked.unwrap_or("default");
-        match self.by_name.get_key_value(name) {
-            Some((name, _)) => Ok(name.clone()),
-            None => Err(CommandError::UnknownModel {
-                asked: name.to_owned(),
-                known: self.by_name.keys().cloned().collect(),
-            }),
-        }
-    }
-
-    pub(crate) fn call(&self, name: &str, context: Context) -> ModelStream {
-        match self.by_name.get(name) {
-            Some(model) => model.call(context),
-            None => {
-                let message = format!("the model {name:?} is not in the settings any more");
-                let failure = Failure { class: FailureClass::Invalid, message, retry_after: None };
-                Box::pin(futures_util::stream::iter([Err(failure)]))
-            }
         }
     }
 }

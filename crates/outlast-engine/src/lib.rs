@@ -16,19 +16,22 @@ mod live;
 mod models;
 mod producers;
 mod reading;
+mod registry;
 mod settings;
 
 pub use clock::{Clock, Ids};
 pub use commands::{Cancelled, StartRequest, Started};
-pub use engine::{Engine, Models, Parts};
+pub use engine::{Engine, Parts};
 pub use error::CommandError;
 pub use feed::Batch;
 pub use follower::{FollowError, Follower};
 pub use models::{
-    Arrived, DemoModel, Model, ModelStream, OpenAiModel, OpenAiSettings, Script, ScriptedModel, Step,
+    AnthropicModel, Arrived, DemoModel, Model, ModelStream, OpenAiModel, Script, ScriptedModel, Secret, Step,
+    UpstreamSettings,
 };
 pub use producers::{ProducedBatch, Producing};
 pub use reading::{EventPage, Page, Paging};
+pub use registry::Models;
 pub use settings::Settings;
 
 /// The places where a test may kill the process, beside those of the store.

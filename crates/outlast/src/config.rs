@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use outlast_core::{Durability, Recovery, Retention, Rules};
-use outlast_engine::Settings;
+use outlast_engine::{Secret, Settings};
 use serde::Deserialize;
 use toml::Value;
 
@@ -106,7 +106,7 @@ pub(crate) struct Upstream {
     pub(crate) api_key_file: Option<PathBuf>,
     /// Sent with every call.
     #[serde(default)]
-    pub(crate) headers: BTreeMap<String, String>,
+    pub(crate) headers: BTreeMap<String, Secret>,
     /// How many tokens an answer may have, unless the client wishes for fewer.
     pub(crate) max_tokens: Option<u64>,
     /// No byte for this long ends an attempt; `timeouts.upstream_idle` if none is given.

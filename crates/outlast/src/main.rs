@@ -2,22 +2,18 @@
 
 mod config;
 mod http;
+mod models;
 mod server;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand};
-use outlast_engine::{Clock, DemoModel, Engine, Ids, Model, Models, OpenAiModel, OpenAiSettings, Parts};
+use outlast_engine::{Clock, Engine, Ids, Parts};
 
-use crate::config::{Config, ModelConfig, Upstream};
-
-/// Where OpenAI-compatible models are called if nothing else is said.
-const OPENROUTER: &str = "https://openrouter.ai/api/v1";
+use crate::config::Config;
 
 /// Owns AI generations: they finish whatever clients do.
 #[derive(Parser)]
@@ -98,51 +94,10 @@ async fn run(serve: Serve) -> anyhow::Result<()> {
         outlast_store::open(&config.store.url, &config.server.data).context("cannot open the store")?;
     let engine = Engine::new(Parts {
         store: opened.store.clone(),
-        models: models(&config)?,
+        models: models::open(&config.models)?,
         settings: config.engine(),
         clock: Clock::System,
         ids: Ids::Random,
     });
     server::serve(engine, opened, &config, serve.insecure).await
-}
-
-/// The models of the settings; the demo model answers where none is called `default`.
-fn models(config: &Config) -> anyhow::Result<Models> {
-    let mut by_name: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
-    for (name, model) in &config.models {
-        by_name.insert(name.clone(), one_model(model).with_context(|| format!("[models.{name}]"))?);
-    }
-    by_name.entry("default".to_owned()).or_insert_with(|| Arc::new(DemoModel::default()));
-    by_name.entry("demo".to_owned()).or_insert_with(|| Arc::new(DemoModel::default()));
-    Ok(Models::new(by_name))
-}
-
-fn one_model(model: &ModelConfig) -> anyhow::Result<Arc<dyn Model>> {
-    match model {
-        ModelConfig::Demo { pace: None } => Ok(Arc::new(DemoModel::default())),
-        ModelConfig::Demo { pace: Some(pace) } => Ok(Arc::new(DemoModel::with_pace(*pace))),
-        ModelConfig::Openai(upstream) => {
-            let base_url = upstream.base_url.clone().unwrap_or_else(|| OPENROUTER.to_owned());
-            let (model, api_key) = (upstream.model.clone(), api_key(upstream)?);
-            let settings = OpenAiSettings { base_url, model, api_key };
-            Ok(Arc::new(OpenAiModel::new(settings).map_err(anyhow::Error::msg)?))
-        }
-        ModelConfig::Anthropic(_) => bail!("kind = \"anthropic\" is not built yet"),
-    }
-}
-
-fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
-    match (&upstream.api_key_env, &upstream.api_key_file) {
-        (None, None) => Ok(None),
-        (Some(name), None) => {
-            let missing = || format!("api_key_env names {name}, which is not in the environment");
-            std::env::var(name).map(Some).with_context(missing)
-        }
-        (None, Some(path)) => {
-            let unreadable = || format!("api_key_file names {}, which cannot be read", path.display());
-            let key = std::fs::read_to_string(path).with_context(unreadable)?;
-            Ok(Some(key.trim().to_owned()))
-        }
-        (Some(_), Some(_)) => bail!("api_key_env and api_key_file are both given: leave one out"),
-    }
 }

@@ -81,7 +81,8 @@ impl Actor {
             }
         };
         fault::point("recover.called");
-        self.call = Some(Call::new(run.id.clone(), run.attempt, stream, settings.upstream_idle));
+        let idle = self.shared.models.idle(&run.model).unwrap_or(settings.upstream_idle);
+        self.call = Some(Call::new(run.id.clone(), run.attempt, stream, idle));
         Ok(())
     }
 

@@ -1,18 +1,27 @@
 //! The seam to models. Vendor words stop here.
 
+mod anthropic;
+mod calls;
 mod demo;
+mod endpoint;
 mod exchange;
+mod failures;
 mod openai;
+#[cfg(test)]
+mod recorded;
 mod scripted;
+mod settings;
 mod sse;
 mod wire;
 
 use futures_util::stream::BoxStream;
 use outlast_core::{Context, Failure, Piece};
 
+pub use anthropic::AnthropicModel;
 pub use demo::DemoModel;
-pub use openai::{OpenAiModel, OpenAiSettings};
+pub use openai::OpenAiModel;
 pub use scripted::{Script, ScriptedModel, Step};
+pub use settings::{Secret, UpstreamSettings};
 
 /// Something that answers.
 ///

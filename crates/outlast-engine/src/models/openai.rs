@@ -1,100 +1,92 @@
 //! OpenAI-compatible chat completions: OpenRouter, OpenAI, vLLM, Ollama, llama.cpp and many others.
 
+mod request;
+
+pub(super) use request::answer;
+
 use std::borrow::Cow;
 
-use outlast_core::{Context, Role, TextKind};
+use hyper::header::AUTHORIZATION;
+use outlast_core::{Context, Failure, TextKind};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
-use super::wire::{Dialect, Endpoint, Out, broke_off, transient};
+use super::calls::{self, Calls};
+use super::endpoint::Endpoint;
+use super::failures::{broke_off, transient};
+use super::settings::{Secret, UpstreamSettings};
+use super::wire::{Dialect, Out};
 use super::{Model, ModelStream};
 
-/// Where and as what to call.
-#[derive(Clone)]
-pub struct OpenAiSettings {
-    /// Everything before `/chat/completions`.
-    pub base_url: String,
-    /// The upstream's name for the model.
-    pub model: String,
-    /// The key, if one is needed.
-    pub api_key: Option<String>,
-}
-
-impl std::fmt::Debug for OpenAiSettings {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The key is for the upstream alone.
-        f.debug_struct("OpenAiSettings")
-            .field("base_url", &self.base_url)
-            .field("model", &self.model)
-            .finish()
-    }
-}
+/// This vendor has a name of its own for the limit of an answer, and refuses the one that others know.
+const OPENAI: &str = "api.openai.com";
 
 /// A model behind an OpenAI-compatible address.
 #[derive(Debug)]
 pub struct OpenAiModel {
-    settings: OpenAiSettings,
+    settings: UpstreamSettings,
     endpoint: Endpoint,
 }
 
 impl OpenAiModel {
-    /// Checks the address; no connection is opened yet.
-    pub fn new(settings: OpenAiSettings) -> Result<OpenAiModel, String> {
-        let url = format!("{}/chat/completions", settings.base_url.trim_end_matches('/'));
-        Ok(OpenAiModel { endpoint: Endpoint::new(&url)?, settings })
+    /// Checks the settings; no connection is opened yet.
+    pub fn new(settings: UpstreamSettings) -> Result<OpenAiModel, String> {
+        let key = settings.api_key.as_ref().map(Secret::expose);
+        let key = key.map(|key| (AUTHORIZATION, format!("Bearer {key}")));
+        let endpoint = Endpoint::new("/chat/completions", &settings, key.into_iter().collect())?;
+        Ok(OpenAiModel { settings, endpoint })
     }
 }
 
 impl Model for OpenAiModel {
     fn call(&self, context: Context) -> ModelStream {
-        let body = body(&self.settings.model, &context);
-        self.endpoint.stream(&body, self.settings.api_key.as_deref(), Completions::default())
+        let limit = if self.endpoint.is_host(OPENAI) { "max_completion_tokens" } else { "max_tokens" };
+        let body = request::body(&self.settings, &context, limit);
+        self.endpoint.stream(body, Completions::default())
     }
-}
-
-fn body(model: &str, context: &Context) -> Value {
-    let system = context.system.iter().map(|text| json!({"role": "system", "content": text}));
-    let messages = context.messages.iter().map(|message| {
-        let role = match message.role {
-            Role::User => "user",
-            Role::Assistant => "assistant",
-            Role::System | Role::Tool => "system",
-        };
-        json!({"role": role, "content": message.text()})
-    });
-    let messages: Vec<Value> = system.chain(messages).collect();
-    json!({"model": model, "messages": messages, "stream": true, "stream_options": {"include_usage": true}})
 }
 
 /// The dialect: chunks, then `[DONE]` or the end of the bytes. Usage may come after the finish reason.
 #[derive(Default)]
-struct Completions {
+pub(super) struct Completions {
     finish_reason: Option<String>,
     /// Some upstreams count up in every chunk: the last one is the sum.
-    usage: Option<Usage>,
+    usage: Option<Value>,
+    calls: Calls,
 }
 
 impl Dialect for Completions {
     fn event(&mut self, data: &[u8], out: &mut Out) {
         if data == b"[DONE]" {
-            return self.end(out);
+            return self.end(transient("upstream ended without a finish reason"), out);
         }
         // Checked once as a whole: from bytes, the parser would check each string by itself.
         let chunk = std::str::from_utf8(data).ok().and_then(|text| serde_json::from_str(text).ok());
         match chunk {
             Some(chunk) => self.chunk(chunk, out),
-            None => out.fail(transient("upstream sent what is not JSON")),
+            None => out.fail(transient("upstream sent what is not a chunk of an answer")),
         }
     }
 
-    /// Without a finish reason the answer was cut short, however clean the end.
-    fn end(&mut self, out: &mut Out) {
-        if let Some(usage) = self.usage.take() {
-            out.usage(usage.prompt_tokens, usage.completion_tokens);
+    fn whole(&mut self, document: &[u8], out: &mut Out) {
+        self.event(document, out);
+        self.end(transient("upstream ended without a finish reason"), out);
+    }
+
+    /// With a finish reason the answer is complete, however the bytes end; without one it was cut short.
+    fn end(&mut self, cut: Failure, out: &mut Out) {
+        let reason = self.finish_reason.take();
+        if reason.is_some() {
+            self.calls.complete_all(out);
         }
-        match self.finish_reason.take() {
+        if let Some(usage) = self.usage.take() {
+            let count = |name: &str| usage[name].as_u64().unwrap_or_default();
+            out.usage(count("prompt_tokens"), count("completion_tokens"));
+        }
+        match reason {
             Some(reason) => out.finish(reason),
-            None => out.fail(transient("upstream ended too early")),
+            None => out.fail(cut),
         }
     }
 }
@@ -104,19 +96,48 @@ impl Completions {
         if let Some(error) = chunk.error {
             return out.fail(broke_off(&error));
         }
-        for choice in chunk.choices.unwrap_or_default() {
-            let delta = choice.delta.unwrap_or_default();
-            if let Some(text) = delta.reasoning.or(delta.reasoning_content) {
-                out.text(TextKind::Thinking, &text.0);
-            }
-            if let Some(text) = delta.content {
-                out.text(TextKind::Answer, &text.0);
-            }
+        // Somebody who asked for several answers at once gets the first: they would run into each other.
+        let choices = chunk.choices.unwrap_or_default();
+        for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or_default() == 0) {
+            self.said(choice.delta.or(choice.message).unwrap_or_default(), out);
             let reason = choice.finish_reason.map(|reason| reason.0.into_owned());
             let reason = reason.filter(|reason| !reason.is_empty());
+            if reason.as_deref() == Some("error") {
+                return out.fail(broke_off(&Value::Null));
+            }
             self.finish_reason = reason.or(self.finish_reason.take());
         }
         self.usage = chunk.usage.or(self.usage.take());
+    }
+
+    fn said(&mut self, delta: Delta<'_>, out: &mut Out) {
+        if let Some(text) = delta.reasoning.or(delta.reasoning_content) {
+            out.text(TextKind::Thinking, &text.0);
+        }
+        // A refusal is what the model says to the user, and why it stopped is in the finish reason.
+        for text in [delta.content, delta.refusal].into_iter().flatten() {
+            out.text(TextKind::Answer, &text.0);
+        }
+        for call in delta.tool_calls.unwrap_or_default() {
+            let function = call.function.unwrap_or_default();
+            let arguments = function.arguments.map(text_of).unwrap_or_default();
+            let text = |text: &Option<Text<'_>>| text.as_ref().map(|text| text.0.to_string());
+            let delta = calls::Delta {
+                index: call.index,
+                id: &text(&call.id).unwrap_or_default(),
+                name: &text(&function.name).unwrap_or_default(),
+                arguments: &arguments,
+            };
+            self.calls.add(&delta, out);
+        }
+    }
+}
+
+/// Arguments are a string that holds JSON; some upstreams send the JSON itself.
+fn text_of(arguments: &RawValue) -> Cow<'_, str> {
+    match serde_json::from_str::<Option<Text<'_>>>(arguments.get()) {
+        Ok(text) => text.map(|text| text.0).unwrap_or_default(),
+        Err(_) => Cow::Borrowed(arguments.get()),
     }
 }
 
@@ -125,15 +146,20 @@ struct Chunk<'a> {
     #[serde(borrow, default)]
     choices: Option<Vec<Choice<'a>>>,
     #[serde(default)]
-    usage: Option<Usage>,
+    usage: Option<Value>,
     #[serde(default)]
     error: Option<Value>,
 }
 
 #[derive(Deserialize)]
 struct Choice<'a> {
+    #[serde(default)]
+    index: Option<u64>,
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
+    /// In place of the delta where the answer comes as a whole.
+    #[serde(borrow, default)]
+    message: Option<Delta<'a>>,
     #[serde(borrow, default)]
     finish_reason: Option<Text<'a>>,
 }
@@ -143,9 +169,31 @@ struct Delta<'a> {
     #[serde(borrow, default)]
     content: Option<Text<'a>>,
     #[serde(borrow, default)]
+    refusal: Option<Text<'a>>,
+    #[serde(borrow, default)]
     reasoning: Option<Text<'a>>,
     #[serde(borrow, default)]
     reasoning_content: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    tool_calls: Option<Vec<ToolCall<'a>>>,
+}
+
+#[derive(Deserialize)]
+struct ToolCall<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(borrow, default)]
+    id: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    function: Option<Function<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+struct Function<'a> {
+    #[serde(borrow, default)]
+    name: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    arguments: Option<&'a RawValue>,
 }
 
 /// A string that is borrowed from the event unless it holds escapes; behind an `Option` serde would copy a
@@ -153,11 +201,3 @@ struct Delta<'a> {
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-#[derive(Deserialize)]
-struct Usage {
-    #[serde(default)]
-    prompt_tokens: u64,
-    #[serde(default)]
-    completion_tokens: u64,
-}

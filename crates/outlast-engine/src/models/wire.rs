@@ -1,185 +1,43 @@
-//! What all upstreams that stream over HTTP have in common: one request, its failures classified, its
-//! events cut out of the bytes as they come. What the events mean is each vendor's dialect.
+//! What all upstreams that stream over HTTP have in common: events are cut out of the bytes as they come.
+//! What the events mean is each vendor's dialect.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{Stream, StreamExt};
-use http_body_util::Full;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
-use hyper::header::{HeaderMap, HeaderValue};
-use hyper::{Request, Uri};
-use outlast_core::{Failure, FailureClass, Piece, TextKind};
-use serde_json::Value;
+use futures_util::stream::Stream;
+use outlast_core::{Failure, Piece, TextKind};
 
-use super::exchange::{Broken, Connector, Exchange};
+use super::Arrived;
+use super::exchange::Broken;
+use super::failures::{broken, too_long, transient};
 use super::sse::{Decoder, EVENT_BYTES_MAX};
-use super::{Arrived, ModelStream};
 
-/// How much of an upstream's error text is kept.
-const ERROR_CHARS_MAX: usize = 500;
 /// Text is handed on when it has this many bytes, even if more is waiting.
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 /// The same for chunks that hold nothing to hand on.
 const CHUNKS_MAX: usize = 4096;
-/// How much of an error's body is read to find that text.
-const ERROR_BYTES_MAX: usize = 16 * 1024;
+/// An answer that is not a stream may be this large.
+const WHOLE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// What a vendor's events mean.
 pub(super) trait Dialect: Send + Unpin + 'static {
     /// One event arrived.
     fn event(&mut self, data: &[u8], out: &mut Out);
 
-    /// The bytes are at their end. Unless the dialect says otherwise, an answer was cut short.
-    fn end(&mut self, out: &mut Out) {
-        out.fail(transient("upstream ended too early"));
-    }
-}
+    /// The answer came as one document, although a stream was asked for.
+    fn whole(&mut self, document: &[u8], out: &mut Out);
 
-/// Where a vendor listens, and how to get there.
-#[derive(Clone, Debug)]
-pub(super) struct Endpoint {
-    connector: Connector,
-    uri: Uri,
-    host: HeaderValue,
-}
-
-impl Endpoint {
-    pub(super) fn new(url: &str) -> Result<Endpoint, String> {
-        let wrong = |what: &str| format!("base_url {url:?} {what}");
-        let uri: Uri = url.parse().map_err(|error| wrong(&format!("is not an address: {error}")))?;
-        if !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return Err(wrong("must begin with http:// or https://"));
-        }
-        let host = uri.authority().map(|authority| HeaderValue::from_str(authority.as_str()));
-        let host = host.and_then(Result::ok).ok_or_else(|| wrong("names no host"))?;
-        Ok(Endpoint { connector: Connector::new()?, uri, host })
-    }
-
-    /// Sends a request when the stream is first polled, and reads its answer. An upstream that repeats the
-    /// key in an error does not get it into the log.
-    pub(super) fn stream(&self, body: &Value, key: Option<&str>, dialect: impl Dialect) -> ModelStream {
-        let request = self.request(body, key);
-        let (endpoint, key) = (self.clone(), key.map(str::to_owned));
-        let opened = async move {
-            match endpoint.open(request).await {
-                Ok(bytes) => Reading::new(bytes, dialect).boxed(),
-                Err(failure) => futures_util::stream::iter([Err(failure)]).boxed(),
-            }
-        };
-        let arriving = futures_util::stream::once(opened).flatten();
-        arriving.map(move |arrived| arrived.map_err(|failure| without(failure, key.as_deref()))).boxed()
-    }
-
-    fn request(&self, body: &Value, key: Option<&str>) -> Result<Request<Full<Bytes>>, Failure> {
-        let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
-        let mut request = Request::post(path)
-            .header(HOST, self.host.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .header(ACCEPT, "text/event-stream")
-            .header(USER_AGENT, concat!("outlast/", env!("CARGO_PKG_VERSION")));
-        if let Some(key) = key {
-            request = request.header(AUTHORIZATION, format!("Bearer {key}"));
-        }
-        request.body(Full::from(body.to_string())).map_err(|_| {
-            let message = "the key cannot be sent: it holds characters that no header may have".to_owned();
-            Failure { class: FailureClass::Invalid, message, retry_after: None }
-        })
-    }
-
-    async fn open(&self, request: Result<Request<Full<Bytes>>, Failure>) -> Result<Exchange, Failure> {
-        let response = self.connector.send(self.uri.clone(), request?).await.map_err(broken)?;
-        let status = response.status().as_u16();
-        if status == 200 {
-            return Ok(response.into_body());
-        }
-        let retry_after = retry_after(response.headers());
-        let text = error_text(response.into_body()).await;
-        let message = format!("upstream answered {status}: {text}");
-        Err(Failure { class: classify(status, &text), message, retry_after })
-    }
-}
-
-fn without(failure: Failure, key: Option<&str>) -> Failure {
-    match key.filter(|key| !key.is_empty()) {
-        Some(key) => Failure { message: failure.message.replace(key, "[key]"), ..failure },
-        None => failure,
-    }
-}
-
-/// What an error's status and text say about trying again.
-fn classify(status: u16, text: &str) -> FailureClass {
-    match status {
-        429 => FailureClass::RateLimited,
-        408 | 500.. => FailureClass::Transient,
-        _ if refused(text) => FailureClass::Refused,
-        _ => FailureClass::Invalid,
-    }
-}
-
-/// Seconds or a date; anything else is as good as nothing.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
-    if let Ok(seconds) = text.parse::<u64>() {
-        return Some(Duration::from_secs(seconds));
-    }
-    let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-    Duration::try_from(date.duration_since(jiff::Timestamp::now())).ok()
-}
-
-/// The message in an error body, cut to a sensible length and read no further than needed.
-async fn error_text(mut answer: Exchange) -> String {
-    let mut body = Vec::new();
-    while let Some(Ok(bytes)) = answer.next().await {
-        body.extend_from_slice(&bytes);
-        if body.len() > ERROR_BYTES_MAX {
-            break;
-        }
-    }
-    let text = String::from_utf8_lossy(&body);
-    let parsed: Option<Value> = serde_json::from_str(&text).ok();
-    shorten(parsed.as_ref().and_then(|value| value["error"]["message"].as_str()).unwrap_or(&text))
-}
-
-fn shorten(text: &str) -> String {
-    text.chars().take(ERROR_CHARS_MAX).collect()
-}
-
-fn broken(broken: Broken) -> Failure {
-    transient(match broken {
-        Broken::Connect => "cannot connect to the upstream",
-        Broken::Connection => "the connection to the upstream broke",
-    })
-}
-
-/// A failure that may pass.
-pub(super) fn transient(message: &str) -> Failure {
-    Failure { class: FailureClass::Transient, message: message.to_owned(), retry_after: None }
-}
-
-/// The upstream said in the middle of its answer that it cannot go on.
-pub(super) fn broke_off(error: &Value) -> Failure {
-    let message = error["message"].as_str().unwrap_or("no reason given");
-    let failure = transient(&format!("upstream broke off: {}", shorten(message)));
-    match refused(&error.to_string()) {
-        true => Failure { class: FailureClass::Refused, ..failure },
-        false => failure,
-    }
-}
-
-/// Whether an error says that the provider will not answer this, whoever asks and how often.
-fn refused(text: &str) -> bool {
-    text.contains("content_policy") || text.contains("content_filter")
+    /// The bytes are at their end, or broke off. `cut` is what has gone wrong unless the answer is complete.
+    fn end(&mut self, cut: Failure, out: &mut Out);
 }
 
 /// What a dialect made of the events so far.
 #[derive(Default)]
 pub(super) struct Out {
     ready: VecDeque<Result<Arrived, Failure>>,
-    /// How much text is ready.
+    /// How much is ready.
     bytes: usize,
     over: bool,
 }
@@ -199,6 +57,12 @@ impl Out {
             return;
         }
         self.piece(Piece::Text { kind: new_kind, text: added.to_owned(), chunks: 1 });
+    }
+
+    /// A tool call is complete.
+    pub(super) fn call(&mut self, call: Piece, bytes: usize) {
+        self.bytes += bytes;
+        self.piece(call);
     }
 
     pub(super) fn usage(&mut self, input_tokens: u64, output_tokens: u64) {
@@ -224,8 +88,8 @@ impl Out {
     /// The next thing to hand on.
     fn next(&mut self) -> Option<Result<Arrived, Failure>> {
         let next = self.ready.pop_front();
-        if let Some(Ok(Arrived::Piece(Piece::Text { text, .. }))) = &next {
-            self.bytes -= text.len();
+        if self.ready.is_empty() {
+            self.bytes = 0;
         }
         next
     }
@@ -237,29 +101,67 @@ impl Out {
     }
 }
 
+/// How an answer is written.
+pub(super) enum Form {
+    /// As server-sent events.
+    Events(Decoder),
+    /// As one document.
+    Whole(Vec<u8>),
+}
+
+impl Form {
+    pub(super) fn events() -> Form {
+        Form::Events(Decoder::default())
+    }
+
+    pub(super) fn whole() -> Form {
+        Form::Whole(Vec::new())
+    }
+}
+
 /// An answer being read: bytes in, pieces out.
-struct Reading<D> {
-    bytes: Exchange,
-    decoder: Decoder,
+pub(super) struct Reading<S, D> {
+    bytes: S,
+    form: Form,
     dialect: D,
     out: Out,
 }
 
-impl<D: Dialect> Reading<D> {
-    fn new(bytes: Exchange, dialect: D) -> Reading<D> {
-        Reading { bytes, decoder: Decoder::default(), dialect, out: Out::default() }
+impl<S, D: Dialect> Reading<S, D> {
+    pub(super) fn new(bytes: S, form: Form, dialect: D) -> Reading<S, D> {
+        Reading { bytes, form, dialect, out: Out::default() }
     }
 
     fn read(&mut self, bytes: &[u8]) {
-        let Reading { decoder, dialect, out, .. } = self;
-        let pushed = decoder.push(bytes, |data| dialect.event(data, out));
-        if pushed.is_err() {
-            out.fail(transient(&format!("upstream sent an event of more than {EVENT_BYTES_MAX} bytes")));
+        let Reading { form, dialect, out, .. } = self;
+        match form {
+            Form::Events(decoder) => {
+                if decoder.push(bytes, |data| dialect.event(data, out)).is_err() {
+                    let message = format!("upstream sent an event of more than {EVENT_BYTES_MAX} bytes");
+                    out.fail(transient(&message));
+                }
+            }
+            Form::Whole(document) if document.len() + bytes.len() > WHOLE_BYTES_MAX => {
+                out.fail(too_long(&format!("the answer is longer than {WHOLE_BYTES_MAX} bytes")));
+            }
+            Form::Whole(document) => document.extend_from_slice(bytes),
+        }
+    }
+
+    fn end(&mut self, cut: Option<Failure>) {
+        let Reading { form, dialect, out, .. } = self;
+        match (form, cut) {
+            (Form::Whole(document), None) => dialect.whole(document, out),
+            (_, cut) => dialect.end(cut.unwrap_or_else(|| transient("upstream ended too early")), out),
         }
     }
 }
 
-impl<D: Dialect> Stream for Reading<D> {
+impl<S, D> Stream for Reading<S, D>
+where
+    S: Stream<Item = Result<Bytes, Broken>> + Unpin,
+    D: Dialect,
+{
     type Item = Result<Arrived, Failure>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -272,11 +174,8 @@ impl<D: Dialect> Stream for Reading<D> {
             }
             match Pin::new(&mut self.bytes).poll_next(cx) {
                 Poll::Ready(Some(Ok(bytes))) => self.read(&bytes),
-                Poll::Ready(Some(Err(error))) => self.out.fail(broken(error)),
-                Poll::Ready(None) => {
-                    let Reading { dialect, out, .. } = &mut *self;
-                    dialect.end(out);
-                }
+                Poll::Ready(Some(Err(error))) => self.end(Some(broken(&error))),
+                Poll::Ready(None) => self.end(None),
                 Poll::Pending => break,
             }
             any = true;

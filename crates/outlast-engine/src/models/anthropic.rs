@@ -1,0 +1,207 @@
+//! Anthropic's own API: messages made of blocks, each with its beginning, its pieces and its end.
+
+mod options;
+mod request;
+
+use std::borrow::Cow;
+
+use hyper::header::HeaderName;
+use outlast_core::{Context, Failure, TextKind};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::calls::Calls;
+use super::endpoint::Endpoint;
+use super::failures::{broke_off, invalid, transient};
+use super::settings::{Secret, UpstreamSettings};
+use super::wire::{Dialect, Out};
+use super::{Model, ModelStream};
+
+/// The version of the API that is spoken here.
+const VERSION: &str = "2023-06-01";
+
+/// A model behind Anthropic's API.
+#[derive(Debug)]
+pub struct AnthropicModel {
+    settings: UpstreamSettings,
+    endpoint: Endpoint,
+}
+
+impl AnthropicModel {
+    /// Checks the settings; no connection is opened yet.
+    pub fn new(settings: UpstreamSettings) -> Result<AnthropicModel, String> {
+        // Some write the address with the version and some without.
+        let path = if settings.base_url.trim_end_matches('/').ends_with("/v1") {
+            "/messages"
+        } else {
+            "/v1/messages"
+        };
+        let version = (HeaderName::from_static("anthropic-version"), VERSION.to_owned());
+        let key = settings.api_key.as_ref().map(Secret::expose);
+        let key = key.map(|key| (HeaderName::from_static("x-api-key"), key.to_owned()));
+        let endpoint = Endpoint::new(path, &settings, key.into_iter().chain([version]).collect())?;
+        Ok(AnthropicModel { settings, endpoint })
+    }
+}
+
+impl Model for AnthropicModel {
+    fn call(&self, context: Context) -> ModelStream {
+        self.endpoint.stream(request::body(&self.settings, &context), Messages::default())
+    }
+}
+
+/// The dialect: a message begins, its blocks come one after the other, and it ends with the reason.
+#[derive(Default)]
+pub(super) struct Messages {
+    calls: Calls,
+    stop_reason: Option<String>,
+    input_tokens: u64,
+    output_tokens: u64,
+}
+
+impl Dialect for Messages {
+    fn event(&mut self, data: &[u8], out: &mut Out) {
+        let event = std::str::from_utf8(data).ok().and_then(|text| serde_json::from_str(text).ok());
+        match event {
+            Some(event) => self.told(event, out),
+            None => out.fail(transient("upstream sent what is not an event of an answer")),
+        }
+    }
+
+    fn whole(&mut self, document: &[u8], out: &mut Out) {
+        let document: Value = serde_json::from_slice(document).unwrap_or_default();
+        out.fail(match document.get("error") {
+            Some(error) => broke_off(error),
+            None => invalid("upstream answered with one document, not with a stream"),
+        });
+    }
+
+    /// With a reason the answer is complete, however the bytes end; without one it was cut short.
+    fn end(&mut self, cut: Failure, out: &mut Out) {
+        let Some(reason) = self.stop_reason.take() else { return out.fail(cut) };
+        self.calls.complete_all(out);
+        out.usage(self.input_tokens, self.output_tokens);
+        out.finish(reason);
+    }
+}
+
+impl Messages {
+    fn told(&mut self, event: Event<'_>, out: &mut Out) {
+        match event.kind.0.as_ref() {
+            "message_start" => {
+                self.count(event.message.and_then(|message| message.usage).unwrap_or_default())
+            }
+            "content_block_start" => self.began(event.index, event.content_block.unwrap_or_default(), out),
+            "content_block_delta" => self.said(event.index, event.delta.unwrap_or_default(), out),
+            "content_block_stop" => self.calls.complete(event.index, out),
+            "message_delta" => {
+                self.count(event.usage.unwrap_or_default());
+                let reason = event.delta.and_then(|delta| delta.stop_reason);
+                self.stop_reason = reason.map(|reason| reason.0.into_owned()).or(self.stop_reason.take());
+            }
+            "message_stop" => self.end(transient("upstream ended without a stop reason"), out),
+            "error" => out.fail(broke_off(&event.error.unwrap_or_default())),
+            // A ping, or something newer than this version: it says nothing that we know how to show.
+            _ => {}
+        }
+    }
+
+    fn began(&mut self, index: Option<u64>, block: Block<'_>, out: &mut Out) {
+        if let Some(text) = block.text {
+            out.text(TextKind::Answer, &text.0);
+        }
+        if let Some(text) = block.thinking {
+            out.text(TextKind::Thinking, &text.0);
+        }
+        // Tools that the provider runs itself have other names; nobody here is asked for anything.
+        if let (Some("tool_use"), Some(id), Some(name)) =
+            (block.kind.as_ref().map(|kind| &*kind.0), block.id, block.name)
+        {
+            self.calls.begin(index, &id.0, &name.0, out);
+            if let Some(Value::Object(input)) = block.input.filter(|input| *input != serde_json::json!({})) {
+                self.calls.more(index, &Value::Object(input).to_string(), out);
+            }
+        }
+    }
+
+    fn said(&mut self, index: Option<u64>, delta: Delta<'_>, out: &mut Out) {
+        if let Some(text) = delta.text {
+            out.text(TextKind::Answer, &text.0);
+        }
+        if let Some(text) = delta.thinking {
+            out.text(TextKind::Thinking, &text.0);
+        }
+        if let Some(arguments) = delta.partial_json {
+            self.calls.more(index, &arguments.0, out);
+        }
+    }
+
+    /// Counts are sums so far; what was read from a cache was read all the same.
+    fn count(&mut self, usage: Value) {
+        let count = |name: &str| usage[name].as_u64();
+        if let Some(input) = count("input_tokens") {
+            let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"].map(count);
+            let cached = cached.into_iter().flatten().fold(0, u64::saturating_add);
+            self.input_tokens = self.input_tokens.max(input.saturating_add(cached));
+        }
+        self.output_tokens = count("output_tokens").unwrap_or(self.output_tokens);
+    }
+}
+
+/// Every kind of event: what does not belong to its kind is absent.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Text<'a>,
+    #[serde(default)]
+    index: Option<u64>,
+    #[serde(default)]
+    message: Option<Message>,
+    #[serde(borrow, default)]
+    content_block: Option<Block<'a>>,
+    #[serde(borrow, default)]
+    delta: Option<Delta<'a>>,
+    #[serde(default)]
+    usage: Option<Value>,
+    #[serde(default)]
+    error: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    #[serde(default)]
+    usage: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct Block<'a> {
+    #[serde(borrow, default, rename = "type")]
+    kind: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    text: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    thinking: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    id: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    name: Option<Text<'a>>,
+    #[serde(default)]
+    input: Option<Value>,
+}
+
+#[derive(Default, Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    text: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    thinking: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    partial_json: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    stop_reason: Option<Text<'a>>,
+}
+
+/// A string that is borrowed from the event unless it holds escapes.
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

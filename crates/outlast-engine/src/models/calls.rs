@@ -1,0 +1,148 @@
+//! Tool calls that are being written. Their arguments come in pieces, those of several calls perhaps by
+//! turns; each is handed on when it is complete.
+
+use outlast_core::Piece;
+use serde_json::{Map, Value};
+
+use super::failures::{too_long, transient};
+use super::wire::Out;
+
+/// The calls that are being written may hold this much together. More is a broken or a hostile upstream.
+pub(super) const CALL_BYTES_MAX: usize = 1024 * 1024;
+/// One answer may ask for so many tools. An endless list must not grow the log for ever.
+pub(super) const CALLS_MAX: usize = 128;
+
+#[derive(Default)]
+pub(super) struct Calls {
+    open: Vec<Open>,
+    begun: usize,
+    bytes: usize,
+}
+
+/// A call that may not be complete.
+struct Open {
+    index: Option<u64>,
+    /// Empty until the upstream names it.
+    id: String,
+    name: String,
+    arguments: String,
+    /// Which of the answer's calls it is, from 1.
+    number: usize,
+}
+
+/// A piece of a call, as OpenAI-compatible upstreams send it. Nothing in it can be relied on.
+pub(super) struct Delta<'a> {
+    pub(super) index: Option<u64>,
+    pub(super) id: &'a str,
+    pub(super) name: &'a str,
+    pub(super) arguments: &'a str,
+}
+
+impl Calls {
+    /// Takes in a piece: the beginning of a call, or more of one.
+    pub(super) fn add(&mut self, delta: &Delta<'_>, out: &mut Out) {
+        let place = match self.place(delta) {
+            Some(place) => place,
+            // White space after a call that was handed on; it changes nothing.
+            None if delta.name.is_empty() && delta.arguments.trim().is_empty() => return,
+            None => {
+                // What is a whole object now cannot become another by more text.
+                self.hand_on_whole(out);
+                self.begin(delta.index, delta.id, delta.name, out);
+                self.open.len().saturating_sub(1)
+            }
+        };
+        // There is none if there were too many.
+        let Some(call) = self.open.get_mut(place) else { return };
+        for (known, said) in [(&mut call.id, delta.id), (&mut call.name, delta.name)] {
+            if known.is_empty() {
+                said.clone_into(known);
+                self.bytes += said.len();
+            }
+        }
+        self.more_at(place, delta.arguments, out);
+    }
+
+    /// A call begins.
+    pub(super) fn begin(&mut self, index: Option<u64>, id: &str, name: &str, out: &mut Out) {
+        self.begun += 1;
+        if self.begun > CALLS_MAX {
+            return out.fail(too_long(&format!("the answer asks for more than {CALLS_MAX} tools")));
+        }
+        self.bytes += id.len() + name.len();
+        let (id, name) = (id.to_owned(), name.to_owned());
+        self.open.push(Open { index, id, name, arguments: String::new(), number: self.begun });
+    }
+
+    /// More arguments for the call with this index, if there is one.
+    pub(super) fn more(&mut self, index: Option<u64>, arguments: &str, out: &mut Out) {
+        if let Some(place) = self.open.iter().rposition(|call| call.index == index) {
+            self.more_at(place, arguments, out);
+        }
+    }
+
+    /// The call with this index is complete, if there is one.
+    pub(super) fn complete(&mut self, index: Option<u64>, out: &mut Out) {
+        if let Some(place) = self.open.iter().rposition(|call| call.index == index) {
+            self.hand_on(place, out);
+        }
+    }
+
+    /// The answer is at its end, and so are its calls.
+    pub(super) fn complete_all(&mut self, out: &mut Out) {
+        while !self.open.is_empty() {
+            self.hand_on(0, out);
+        }
+    }
+
+    /// Which call a piece belongs to. Some upstreams leave out the index, some give every call the same:
+    /// then a new id, or a new name where there are no ids, tells that another call begins.
+    fn place(&self, delta: &Delta<'_>) -> Option<usize> {
+        let place = match delta.index {
+            Some(_) => self.open.iter().rposition(|call| call.index == delta.index)?,
+            None => self.open.len().checked_sub(1)?,
+        };
+        let call = &self.open[place];
+        let other_id = !delta.id.is_empty() && !call.id.is_empty() && call.id != delta.id;
+        let other_name = delta.index.is_none() && delta.id.is_empty() && !delta.name.is_empty();
+        let other = (other_id && (delta.index.is_none() || !delta.name.is_empty())) || other_name;
+        (!other).then_some(place)
+    }
+
+    fn more_at(&mut self, place: usize, arguments: &str, out: &mut Out) {
+        self.bytes += arguments.len();
+        if self.bytes > CALL_BYTES_MAX {
+            return out.fail(too_long(&format!("a tool call has more than {CALL_BYTES_MAX} bytes")));
+        }
+        self.open[place].arguments.push_str(arguments);
+    }
+
+    fn hand_on_whole(&mut self, out: &mut Out) {
+        let whole = |call: &Open| matches!(serde_json::from_str(&call.arguments), Ok(Value::Object(_)));
+        while self.open.first().is_some_and(whole) {
+            self.hand_on(0, out);
+        }
+    }
+
+    fn hand_on(&mut self, place: usize, out: &mut Out) {
+        let Open { id, name, arguments, number, .. } = self.open.remove(place);
+        self.bytes = self.bytes.saturating_sub(id.len() + name.len() + arguments.len());
+        if name.is_empty() {
+            return out.fail(transient("upstream asked for a tool without a name"));
+        }
+        let id = if id.is_empty() { format!("call_{number}") } else { id };
+        let bytes = arguments.len();
+        out.call(Piece::ToolCall { id, name, input: input(arguments) }, bytes);
+    }
+}
+
+/// The arguments as an object, or as the very text if they are none.
+fn input(arguments: String) -> Value {
+    if arguments.trim().is_empty() {
+        return Value::Object(Map::new());
+    }
+    match serde_json::from_str(&arguments) {
+        Ok(Value::Object(object)) => Value::Object(object),
+        _ => Value::String(arguments),
+    }
+}

@@ -1,0 +1,331 @@
+//! A context in the words of chat completions.
+
+use outlast_core::{Context, ContextMessage, Failure, Part, Role};
+use serde_json::{Map, Value, json};
+
+use super::super::failures::invalid;
+use super::super::settings::UpstreamSettings;
+
+/// What belongs to the server: a client's wish under this name has no effect.
+const OURS: &[&str] = &["model", "messages", "stream", "stream_options", "tools"];
+/// The names for how many tokens an answer may have, old and new.
+const LIMITS: &[&str] = &["max_tokens", "max_completion_tokens"];
+
+/// `limit` is the name for the length of an answer where the client gives none.
+pub(super) fn body(settings: &UpstreamSettings, context: &Context, limit: &str) -> Result<Value, Failure> {
+    let mut body = Map::new();
+    for (name, wish) in &context.options {
+        if name == "n" && wish.as_u64().is_some_and(|count| count != 1) {
+            return Err(invalid("the option n cannot be honoured: a generation has one answer"));
+        }
+        if !OURS.contains(&name.as_str()) {
+            body.insert(name.clone(), wish.clone());
+        }
+    }
+    let mut limits: Vec<&str> = LIMITS.to_vec();
+    limits.retain(|name| body.get(*name).is_some_and(Value::is_u64));
+    if limits.is_empty() {
+        limits.push(limit);
+    }
+    for name in limits {
+        if let Some(tokens) = settings.tokens(body.get(name).and_then(Value::as_u64)) {
+            body.insert(name.to_owned(), tokens.into());
+        }
+    }
+    body.insert("model".to_owned(), settings.model.as_str().into());
+    body.insert("messages".to_owned(), messages(context).into());
+    body.insert("stream".to_owned(), true.into());
+    body.insert("stream_options".to_owned(), json!({"include_usage": true}));
+    if !context.tools.is_empty() {
+        body.insert("tools".to_owned(), tools(context));
+    }
+    Ok(Value::Object(body))
+}
+
+fn tools(context: &Context) -> Value {
+    let tool = |tool: &outlast_core::ToolSpec| {
+        let mut function = json!({"name": tool.name});
+        if let Some(description) = &tool.description {
+            function["description"] = description.as_str().into();
+        }
+        if let Some(parameters) = &tool.parameters {
+            function["parameters"] = parameters.clone();
+        }
+        json!({"type": "function", "function": function})
+    };
+    context.tools.iter().map(tool).collect()
+}
+
+fn messages(context: &Context) -> Vec<Value> {
+    let mut list = Vec::new();
+    list.extend(context.system.iter().map(|text| json!({"role": "system", "content": text})));
+    for message in &context.messages {
+        add(&mut list, message);
+    }
+    list
+}
+
+/// One message of ours may be several of theirs: what a tool answered stands in a message of its own, and
+/// what the model asks for is the assistant's, wherever we keep it.
+fn add(list: &mut Vec<Value>, message: &ContextMessage) {
+    let begin = list.len();
+    let speaker = match message.role {
+        Role::Assistant => "assistant",
+        Role::System => "system",
+        Role::User | Role::Tool => "user",
+    };
+    for part in &message.parts {
+        match part {
+            Part::Text { text } => {
+                content(list, begin, speaker, json!({"type": "text", "text": text}));
+            }
+            Part::Image { url } => {
+                let image = json!({"type": "image_url", "image_url": {"url": url}});
+                content(list, begin, speaker, image);
+            }
+            // Thinking is not given back: no upstream here wants it.
+            Part::Thinking { .. } => {}
+            Part::ToolUse { id, name, input } => {
+                let function = json!({"name": name, "arguments": arguments(input)});
+                asked(list, json!({"id": id, "type": "function", "function": function}));
+            }
+            Part::ToolResult { tool_use_id, content, is_error } => {
+                let said = if *is_error { format!("Error: {}", answer(content)) } else { answer(content) };
+                list.push(json!({"role": "tool", "tool_call_id": tool_use_id, "content": said}));
+            }
+        }
+    }
+    for message in &mut list[begin..] {
+        flatten(message);
+    }
+}
+
+/// Adds to the last message if it is this speaker's and began here; content is a list until it is flattened.
+fn content(list: &mut Vec<Value>, begin: usize, speaker: &str, part: Value) {
+    let last = list[begin..].last_mut().filter(|last| last["role"] == speaker);
+    match last.and_then(|last| last["content"].as_array_mut()) {
+        Some(parts) => parts.push(part),
+        None => list.push(json!({"role": speaker, "content": [part]})),
+    }
+}
+
+/// Calls stand together in one message of the assistant, with what it said before them.
+fn asked(list: &mut Vec<Value>, call: Value) {
+    match list.last_mut().filter(|last| last["role"] == "assistant") {
+        Some(last) => match last["tool_calls"].as_array_mut() {
+            Some(calls) => calls.push(call),
+            None => last["tool_calls"] = json!([call]),
+        },
+        None => list.push(json!({"role": "assistant", "content": [], "tool_calls": [call]})),
+    }
+}
+
+/// Content that is only text is given as text: every upstream understands that.
+fn flatten(message: &mut Value) {
+    let Some(parts) = message["content"].as_array() else { return };
+    if parts.is_empty() {
+        message["content"] = Value::Null;
+    } else if parts.iter().all(|part| part["type"] == "text") {
+        let text: String = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+        message["content"] = text.into();
+    }
+}
+
+/// Arguments are text that holds JSON. Where the model wrote none, its very text was kept.
+fn arguments(input: &Value) -> String {
+    match input {
+        Value::String(raw) => raw.clone(),
+        object => object.to_string(),
+    }
+}
+
+/// What a tool answered, as text.
+pub(in super::super) fn answer(content: &Value) -> String {
+    let words = |part: &Value| part["text"].as_str().filter(|_| part["type"] == "text").map(str::to_owned);
+    let of_parts = |parts: &Vec<Value>| parts.iter().map(words).collect::<Option<String>>();
+    match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => of_parts(parts).unwrap_or_else(|| content.to_string()),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use outlast_core::ToolSpec;
+
+    use super::*;
+
+    fn settings(max_tokens: Option<u64>) -> UpstreamSettings {
+        UpstreamSettings {
+            base_url: "http://a".into(),
+            model: "vendor/name".into(),
+            api_key: None,
+            headers: BTreeMap::new(),
+            max_tokens,
+        }
+    }
+
+    fn said(role: Role, parts: Value) -> ContextMessage {
+        ContextMessage { role, parts: serde_json::from_value(parts).unwrap() }
+    }
+
+    fn given(messages: Vec<ContextMessage>) -> Value {
+        let context = Context { messages, ..Context::default() };
+        body(&settings(None), &context, "max_tokens").unwrap()["messages"].clone()
+    }
+
+    fn wishing(max_tokens: Option<u64>, options: Value) -> Result<Value, Failure> {
+        let options = options.as_object().unwrap().clone();
+        body(&settings(max_tokens), &Context { options, ..Context::default() }, "max_tokens")
+    }
+
+    #[test]
+    fn b2_words_go_as_text_and_instructions_first() {
+        let context = Context {
+            system: Some("be brief".into()),
+            messages: vec![
+                said(Role::User, json!([{"type": "text", "text": "hi"}])),
+                said(
+                    Role::Assistant,
+                    json!([{"type": "thinking", "text": "hm"}, {"type": "text", "text": "yes"}]),
+                ),
+                said(Role::System, json!([{"type": "text", "text": "now rhyme"}])),
+            ],
+            ..Context::default()
+        };
+        assert_eq!(
+            body(&settings(None), &context, "max_tokens").unwrap(),
+            json!({
+                "model": "vendor/name", "stream": true, "stream_options": {"include_usage": true},
+                "messages": [
+                    {"role": "system", "content": "be brief"},
+                    {"role": "user", "content": "hi"},
+                    {"role": "assistant", "content": "yes"},
+                    {"role": "system", "content": "now rhyme"},
+                ],
+            })
+        );
+    }
+
+    #[test]
+    fn b2_pictures_stand_between_the_words() {
+        let parts = json!([{"type": "text", "text": "what is"}, {"type": "image", "url": "data:image/png;base64,AA=="}]);
+        assert_eq!(
+            given(vec![said(Role::User, parts)]),
+            json!([{"role": "user", "content": [
+                {"type": "text", "text": "what is"},
+                {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
+            ]}])
+        );
+    }
+
+    #[test]
+    fn b2_calls_stand_together_and_each_answer_by_itself() {
+        let messages = vec![
+            said(
+                Role::Assistant,
+                json!([
+                    {"type": "text", "text": "let me look"},
+                    {"type": "tool_use", "id": "a", "name": "read", "input": {"path": "x"}},
+                    {"type": "tool_use", "id": "b", "name": "read", "input": "not { json"},
+                ]),
+            ),
+            said(
+                Role::Tool,
+                json!([{"type": "tool_result", "toolUseId": "a", "content": "one", "isError": false}]),
+            ),
+            said(
+                Role::Tool,
+                json!([{"type": "tool_result", "toolUseId": "b", "content": {"no": 1}, "isError": true}]),
+            ),
+            said(Role::User, json!([{"type": "text", "text": "and?"}])),
+        ];
+        assert_eq!(
+            given(messages),
+            json!([
+                {"role": "assistant", "content": "let me look", "tool_calls": [
+                    {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"x\"}"}},
+                    {"id": "b", "type": "function", "function": {"name": "read", "arguments": "not { json"}},
+                ]},
+                {"role": "tool", "tool_call_id": "a", "content": "one"},
+                {"role": "tool", "tool_call_id": "b", "content": "Error: {\"no\":1}"},
+                {"role": "user", "content": "and?"},
+            ])
+        );
+    }
+
+    #[test]
+    fn b2_a_call_and_its_answer_in_one_message_of_ours_are_two_of_theirs() {
+        let tool = |id: &str| {
+            said(
+                Role::Tool,
+                json!([
+                    {"type": "tool_use", "id": id, "name": "read", "input": {}},
+                    {"type": "tool_result", "toolUseId": id, "isError": false,
+                     "content": [{"type": "text", "text": "o"}, {"type": "text", "text": "k"}]},
+                ]),
+            )
+        };
+        let call = |id: &str| {
+            let function = json!({"name": "read", "arguments": "{}"});
+            json!({"role": "assistant", "content": null, "tool_calls": [{"id": id, "type": "function", "function": function}]})
+        };
+        let answer = |id: &str| json!({"role": "tool", "tool_call_id": id, "content": "ok"});
+        assert_eq!(
+            given(vec![tool("a"), tool("b")]),
+            json!([call("a"), answer("a"), call("b"), answer("b")])
+        );
+    }
+
+    #[test]
+    fn b2_wishes_go_along_but_cannot_take_the_place_of_ours() {
+        let options = json!({
+            "temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"}, "n": 1,
+            "model": "other", "messages": [], "stream": false, "stream_options": null, "tools": [1],
+        });
+        let body = wishing(None, options).unwrap();
+        assert_eq!(
+            body,
+            json!({
+                "model": "vendor/name", "messages": [], "stream": true, "stream_options": {"include_usage": true},
+                "temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"}, "n": 1,
+            })
+        );
+        assert!(wishing(None, json!({"n": 2})).unwrap_err().message.contains("the option n"));
+    }
+
+    #[test]
+    fn b2_the_length_of_an_answer_is_the_clients_wish_within_the_operators_limit() {
+        let limit = |max_tokens, options| {
+            let body = wishing(max_tokens, options).unwrap();
+            LIMITS.iter().map(|name| body[*name].as_u64()).collect::<Vec<_>>()
+        };
+        assert_eq!(limit(None, json!({})), [None, None]);
+        assert_eq!(limit(Some(9), json!({})), [Some(9), None]);
+        assert_eq!(limit(Some(9), json!({"max_tokens": 5})), [Some(5), None]);
+        assert_eq!(limit(Some(9), json!({"max_tokens": 50})), [Some(9), None]);
+        assert_eq!(limit(Some(9), json!({"max_completion_tokens": 50})), [None, Some(9)]);
+        assert_eq!(limit(None, json!({"max_completion_tokens": 50})), [None, Some(50)]);
+    }
+
+    #[test]
+    fn b2_tools_go_with_their_schema() {
+        let parameters = Some(json!({"type": "object"}));
+        let tools = vec![
+            ToolSpec { name: "read".into(), description: Some("reads".into()), parameters },
+            ToolSpec { name: "now".into(), description: None, parameters: None },
+        ];
+        let context = Context { tools, ..Context::default() };
+        assert_eq!(
+            body(&settings(None), &context, "max_tokens").unwrap()["tools"],
+            json!([
+                {"type": "function", "function":
+                    {"name": "read", "description": "reads", "parameters": {"type": "object"}}},
+                {"type": "function", "function": {"name": "now"}},
+            ])
+        );
+    }
+}

@@ -1,0 +1,320 @@
+//! Streams as the vendors document them, and what they say to us. Each is read as a whole, byte by byte, and
+//! cut at every place: the answer is the same.
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use outlast_core::{Piece, TextKind};
+
+use super::Arrived;
+use super::anthropic::Messages;
+use super::calls::{CALL_BYTES_MAX, CALLS_MAX};
+use super::exchange::Broken;
+use super::openai::Completions;
+use super::wire::{Dialect, Form, Reading};
+
+/// What arrives when the bytes come in these chunks: one line for each thing.
+fn read<D: Dialect>(dialect: D, form: Form, chunks: Vec<Result<Bytes, Broken>>) -> Vec<String> {
+    let reading = Reading::new(stream::iter(chunks), form, dialect);
+    let arrived: Vec<_> = futures_util::FutureExt::now_or_never(reading.collect()).expect("nothing waits");
+    let mut lines: Vec<String> = Vec::new();
+    let mut last = None;
+    for arrived in arrived {
+        match arrived {
+            Ok(Arrived::Piece(Piece::Text { kind, text, .. })) => {
+                if last == Some(kind) {
+                    lines.last_mut().unwrap().push_str(&text);
+                    continue;
+                }
+                last = Some(kind);
+                let name = if kind == TextKind::Answer { "says" } else { "thinks" };
+                lines.push(format!("{name} {text}"));
+                continue;
+            }
+            Ok(Arrived::Piece(Piece::ToolCall { id, name, input })) => {
+                lines.push(format!("calls {id} {name} {input}"))
+            }
+            Ok(Arrived::Piece(Piece::Usage { input_tokens, output_tokens })) => {
+                lines.push(format!("usage {input_tokens} {output_tokens}"));
+            }
+            Ok(Arrived::Piece(other)) => panic!("no model brings {other:?}"),
+            Ok(Arrived::Sign) => continue,
+            Ok(Arrived::Finished { reason }) => lines.push(format!("finished {reason}")),
+            Err(failure) => lines.push(format!("failed {} {}", failure.class.code(), failure.message)),
+        }
+        last = None;
+    }
+    lines
+}
+
+fn chunks(bytes: &[u8], size: usize) -> Vec<Result<Bytes, Broken>> {
+    bytes.chunks(size).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect()
+}
+
+/// What a recorded stream says, however it is cut.
+fn recorded<D: Dialect + Default>(text: &str) -> Vec<String> {
+    let bytes = text.as_bytes();
+    let whole = read(D::default(), Form::events(), chunks(bytes, bytes.len()));
+    for size in [1, 2, 3, 7, 64] {
+        assert_eq!(read(D::default(), Form::events(), chunks(bytes, size)), whole, "in chunks of {size}");
+    }
+    let returns = text.replace('\n', "\r\n");
+    assert_eq!(read(D::default(), Form::events(), chunks(returns.as_bytes(), 5)), whole, "with CRLF");
+    for cut in 0..bytes.len() {
+        let (head, tail) = (Bytes::copy_from_slice(&bytes[..cut]), Bytes::copy_from_slice(&bytes[cut..]));
+        assert_eq!(read(D::default(), Form::events(), vec![Ok(head), Ok(tail)]), whole, "cut at {cut}");
+    }
+    whole
+}
+
+fn openai(text: &str) -> Vec<String> {
+    recorded::<Completions>(text)
+}
+
+fn anthropic(text: &str) -> Vec<String> {
+    recorded::<Messages>(text)
+}
+
+/// Chunks of an answer, each with one choice.
+fn choices(choices: &[&str]) -> String {
+    let chunks = choices.iter().map(|choice| format!("data: {{\"choices\":[{choice}]}}\n\n"));
+    chunks.chain(["data: [DONE]\n\n".to_owned()]).collect()
+}
+
+#[test]
+fn openai_plain_with_usage_in_the_last_chunk() {
+    let lines = openai(include_str!("recorded/openai-plain.txt"));
+    assert_eq!(lines, ["says Hello, wörld!", "usage 19 10", "finished stop"]);
+}
+
+#[test]
+fn openai_parallel_tools() {
+    let lines = openai(include_str!("recorded/openai-parallel-tools.txt"));
+    assert_eq!(
+        lines,
+        [
+            r#"calls call_abc get_weather {"location":"Paris, France"}"#,
+            r#"calls call_def get_weather {"location":"Bogotá, Colombia"}"#,
+            "usage 82 34",
+            "finished tool_calls"
+        ]
+    );
+}
+
+#[test]
+fn openai_refusal_is_shown_as_the_answer() {
+    let lines = openai(include_str!("recorded/openai-refusal.txt"));
+    assert_eq!(lines, ["says I'm sorry, I can't assist with that.", "finished stop"]);
+}
+
+#[test]
+fn openrouter_comments_reasoning_and_usage() {
+    let lines = openai(include_str!("recorded/openrouter-reasoning.txt"));
+    assert_eq!(lines, ["thinks Nine is odd.", "says No, 9 is odd.", "usage 14 21", "finished stop"]);
+}
+
+#[test]
+fn openrouter_error_in_the_middle() {
+    let lines = openai(include_str!("recorded/openrouter-error.txt"));
+    assert_eq!(
+        lines,
+        ["says The tallest", "failed upstream_failed upstream broke off: Provider disconnected"]
+    );
+    let limited = openai("data: {\"error\":{\"code\":429,\"message\":\"slow down\"},\"choices\":[]}\n\n");
+    assert_eq!(limited, ["failed upstream_rate_limited upstream broke off: slow down"]);
+    let wrong = openai("data: {\"error\":{\"code\":400,\"message\":\"bad\"}}\n\n");
+    assert_eq!(wrong, ["failed upstream_invalid_request upstream broke off: bad"]);
+    let silent = openai(&choices(&[r#"{"delta":{},"finish_reason":"error"}"#]));
+    assert_eq!(silent, ["failed upstream_failed upstream broke off: no reason given"]);
+}
+
+#[test]
+fn deepseek_reasoning_content_and_usage_in_every_chunk() {
+    let lines = openai(include_str!("recorded/deepseek-reasoning.txt"));
+    assert_eq!(lines, ["thinks Let me see.", "says 42", "usage 7 5", "finished stop"]);
+}
+
+#[test]
+fn interleaved_calls_are_put_together_by_index() {
+    let lines = openai(include_str!("recorded/openai-interleaved-tools.txt"));
+    assert_eq!(
+        lines,
+        [
+            "says Looking.",
+            r#"calls call_1a read {"path":"a"}"#,
+            r#"calls call_2b read {"path":"b"}"#,
+            "finished tool_calls"
+        ]
+    );
+}
+
+#[test]
+fn calls_without_an_index_or_with_the_same_are_told_apart_by_their_ids() {
+    for index in ["", r#""index":0,"#] {
+        let call = |id: &str, path: &str| {
+            format!(
+                r#"{{"delta":{{"tool_calls":[{{{index}"id":"{id}","function":{{"name":"read","arguments":"{{\"path\":\"{path}\"}}"}}}}]}}}}"#
+            )
+        };
+        let (a, b) = (call("a", "x"), call("b", "y"));
+        let lines = openai(&choices(&[&a, &b, r#"{"delta":{},"finish_reason":"tool_calls"}"#]));
+        let expected =
+            [r#"calls a read {"path":"x"}"#, r#"calls b read {"path":"y"}"#, "finished tool_calls"];
+        assert_eq!(lines, expected, "index {index:?}");
+    }
+}
+
+#[test]
+fn a_call_without_an_id_is_named_by_its_place_and_one_without_arguments_has_none() {
+    let lines = openai(&choices(&[
+        r#"{"delta":{"tool_calls":[{"index":0,"function":{"name":"now"}}]}}"#,
+        r#"{"delta":{"tool_calls":[{"index":1,"id":null,"function":{"name":"say","arguments":"not { json"}}]}}"#,
+        r#"{"delta":{"tool_calls":[{"index":2,"function":{"name":"add","arguments":{"a":1}}}]}}"#,
+        r#"{"delta":{},"finish_reason":"tool_calls"}"#,
+    ]));
+    assert_eq!(
+        lines,
+        [
+            "calls call_1 now {}",
+            r#"calls call_2 say "not { json""#,
+            r#"calls call_3 add {"a":1}"#,
+            "finished tool_calls"
+        ]
+    );
+    let nameless = openai(&choices(&[
+        r#"{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}"#,
+        r#"{"delta":{},"finish_reason":"tool_calls"}"#,
+    ]));
+    assert_eq!(nameless, ["failed upstream_failed upstream asked for a tool without a name"]);
+}
+
+#[test]
+fn a_call_is_handed_on_when_the_next_begins() {
+    let begin = |index: u64, arguments: &str| {
+        format!(
+            r#"data: {{"choices":[{{"delta":{{"tool_calls":[{{"index":{index},"id":"c{index}","function":{{"name":"t","arguments":"{arguments}"}}}}]}}}}]}}"#
+        )
+    };
+    let cut = format!("{}\n\n{}\n\n", begin(0, "{}"), begin(1, "{"));
+    let lines = openai(&cut);
+    assert_eq!(lines, ["calls c0 t {}", "failed upstream_failed upstream ended too early"]);
+}
+
+#[test]
+fn endless_arguments_and_endless_calls_are_refused_in_bounded_memory() {
+    let piece = "x".repeat(64 * 1024);
+    let endless = |count: usize, chunk: &dyn Fn(usize) -> String| {
+        let bytes = (0..count).map(|n| Ok(Bytes::from(format!("data: {}\n\n", chunk(n))))).collect();
+        read(Completions::default(), Form::events(), bytes)
+    };
+    let arguments = |_| {
+        format!(
+            r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":0,"id":"a","function":{{"name":"t","arguments":"{piece}"}}}}]}}}}]}}"#
+        )
+    };
+    let message = format!("failed answer_too_long a tool call has more than {CALL_BYTES_MAX} bytes");
+    assert_eq!(endless(1024, &arguments), [message]);
+    let call = |n| {
+        format!(
+            r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{n},"id":"c{n}","function":{{"name":"t","arguments":"{{}}"}}}}]}}}}]}}"#
+        )
+    };
+    let lines = endless(10_000, &call);
+    assert_eq!(lines.len(), CALLS_MAX + 1);
+    assert!(lines[CALLS_MAX].starts_with("failed answer_too_long"), "{}", lines[CALLS_MAX]);
+}
+
+#[test]
+fn an_answer_that_is_one_document_is_taken() {
+    let document = include_str!("recorded/openai-whole.json");
+    let lines = read(Completions::default(), Form::whole(), chunks(document.as_bytes(), 9));
+    assert_eq!(
+        lines,
+        ["says Looking.", r#"calls call_abc read {"path":"a"}"#, "usage 19 10", "finished tool_calls"]
+    );
+    let error = br#"{"error":{"code":502,"message":"no provider"}}"#;
+    let lines = read(Completions::default(), Form::whole(), chunks(error, 9));
+    assert_eq!(lines, ["failed upstream_failed upstream broke off: no provider"]);
+    let cut = vec![Ok(Bytes::from_static(b"{\"choices\":")), Err(Broken::Connection)];
+    let lines = read(Completions::default(), Form::whole(), cut);
+    assert_eq!(lines, ["failed upstream_failed the connection to the upstream broke"]);
+    let lines = read(Messages::default(), Form::whole(), chunks(b"{}", 9));
+    let message = "upstream answered with one document, not with a stream";
+    assert_eq!(lines, [format!("failed upstream_invalid_request {message}")]);
+}
+
+#[test]
+fn only_the_first_of_several_answers_is_told_and_odd_fields_are_tolerated() {
+    let lines = openai(&choices(&[
+        r#"{"index":1,"delta":{"content":"other"}}"#,
+        r#"{"index":0,"delta":{"role":"assistant","content":null,"annotations":[],"audio":{"x":[1]}},"logprobs":null}"#,
+        r#"{"index":0,"delta":{"content":"one"},"finish_reason":""}"#,
+        r#"{"index":0,"delta":null,"finish_reason":"stop","native_finish_reason":"STOP"}"#,
+    ]));
+    assert_eq!(lines, ["says one", "finished stop"]);
+    let odd = "data: {\"choices\":null,\"usage\":{\"prompt_tokens\":null,\"completion_tokens\":-1}}\n\n";
+    let odd = format!("{odd}{}", choices(&[r#"{"finish_reason":"stop"}"#]));
+    assert_eq!(openai(&odd), ["usage 0 0", "finished stop"]);
+}
+
+#[test]
+fn an_answer_with_its_reason_is_complete_however_the_bytes_end() {
+    let finish = Bytes::from_static(
+        b"data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n",
+    );
+    let broke = vec![Ok(finish), Err(Broken::Connection)];
+    assert_eq!(read(Completions::default(), Form::events(), broke), ["says a", "finished stop"]);
+    let done = openai("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n");
+    assert_eq!(done, ["says a", "failed upstream_failed upstream ended without a finish reason"]);
+}
+
+#[test]
+fn anthropic_plain_with_ping_and_cached_tokens() {
+    let lines = anthropic(include_str!("recorded/anthropic-plain.txt"));
+    assert_eq!(lines, ["says Hello, wörld!", "usage 125 15", "finished end_turn"]);
+}
+
+#[test]
+fn anthropic_thinking_then_tools() {
+    let lines = anthropic(include_str!("recorded/anthropic-thinking-tools.txt"));
+    assert_eq!(
+        lines,
+        [
+            "thinks I should look up both.",
+            "says Let me check.",
+            r#"calls toolu_01 get_weather {"location":"San Francisco, CA"}"#,
+            "calls toolu_02 now {}",
+            "usage 472 89",
+            "finished tool_use"
+        ]
+    );
+}
+
+#[test]
+fn anthropic_overloaded_in_the_middle() {
+    let lines = anthropic(include_str!("recorded/anthropic-overloaded.txt"));
+    assert_eq!(lines, ["says Hel", "failed upstream_failed upstream broke off: Overloaded"]);
+    let error = |kind: &str| {
+        anthropic(&format!(
+            "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"{kind}\",\"message\":\"m\"}}}}\n\n"
+        ))
+    };
+    assert_eq!(error("rate_limit_error"), ["failed upstream_rate_limited upstream broke off: m"]);
+    assert_eq!(error("invalid_request_error"), ["failed upstream_invalid_request upstream broke off: m"]);
+    assert_eq!(error("api_error"), ["failed upstream_failed upstream broke off: m"]);
+}
+
+#[test]
+fn anthropic_unknown_events_blocks_and_deltas_are_passed_over() {
+    let lines = anthropic(include_str!("recorded/anthropic-unknown.txt"));
+    assert_eq!(lines, ["says Found it.", "usage 30 12", "finished refusal"]);
+}
+
+#[test]
+fn anthropic_without_a_stop_reason_is_cut_short() {
+    let whole = include_str!("recorded/anthropic-plain.txt");
+    let cut = &whole[..whole.find("event: message_delta").unwrap()];
+    assert_eq!(anthropic(cut), ["says Hello, wörld!", "failed upstream_failed upstream ended too early"]);
+    let stopped = format!("{cut}event: message_stop\ndata: {{\"type\":\"message_stop\"}}\n\n");
+    let lines = anthropic(&stopped);
+    assert_eq!(lines.last().unwrap(), "failed upstream_failed upstream ended without a stop reason");
+}

@@ -1,0 +1,67 @@
+//! Where and as what an upstream is called. The same for every vendor.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Deserialize;
+
+/// A model behind an address.
+#[derive(Clone, Debug)]
+pub struct UpstreamSettings {
+    /// Everything before the path of a call.
+    pub base_url: String,
+    /// The upstream's name for the model.
+    pub model: String,
+    /// The key, if one is needed.
+    pub api_key: Option<Secret>,
+    /// Sent with every call. They may hold keys as well.
+    pub headers: BTreeMap<String, Secret>,
+    /// How many tokens an answer may have, unless the client wishes for fewer.
+    pub max_tokens: Option<u64>,
+}
+
+/// Text that is for the upstream alone: it is never printed.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps this to itself.
+    pub fn new(text: impl Into<String>) -> Secret {
+        Secret(text.into())
+    }
+
+    pub(super) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[key]")
+    }
+}
+
+impl UpstreamSettings {
+    /// How many tokens to ask for: the client's wish, but no more than the operator allows.
+    pub(super) fn tokens(&self, wished: Option<u64>) -> Option<u64> {
+        match (wished, self.max_tokens) {
+            (Some(wished), Some(limit)) => Some(wished.min(limit)),
+            (wished, limit) => wished.or(limit),
+        }
+    }
+
+    /// Everything that must not come back in an error. A value like `Bearer abc` is looked for as a whole
+    /// and without its first word; what is too short to be a key would only garble messages.
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        const SHORTEST: usize = 8;
+        let values = self.headers.values().map(Secret::expose);
+        let values = values.flat_map(|value| [Some(value), value.split_once(' ').map(|(_, rest)| rest)]);
+        let values = values.flatten().filter(|value| value.len() >= SHORTEST);
+        let key = self.api_key.iter().map(Secret::expose).filter(|key| !key.is_empty());
+        let mut secrets: Vec<Secret> = key.chain(values).map(Secret::new).collect();
+        // Longest first: a part must not be hidden before the whole, or the rest would stay.
+        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
+        secrets
+    }
+}

@@ -1,0 +1,145 @@
+//! The models of the settings. What cannot be used stops the start, in one line that names the setting.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use outlast_engine::{AnthropicModel, DemoModel, Model, Models, OpenAiModel, Secret, UpstreamSettings};
+
+use crate::config::{ModelConfig, Upstream};
+
+/// Where OpenAI-compatible models are called if nothing else is said.
+const OPENROUTER: &str = "https://openrouter.ai/api/v1";
+/// Where Anthropic's models are called if nothing else is said.
+const ANTHROPIC: &str = "https://api.anthropic.com";
+
+/// The models by name; the demo model answers where none is called `default`.
+pub(crate) fn open(configured: &BTreeMap<String, ModelConfig>) -> anyhow::Result<Models> {
+    let mut by_name: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
+    let mut idle: BTreeMap<String, Duration> = BTreeMap::new();
+    for (name, config) in configured {
+        let model = open_one(config).with_context(|| format!("[models.{name}]"))?;
+        by_name.insert(name.clone(), model);
+        if let ModelConfig::Openai(upstream) | ModelConfig::Anthropic(upstream) = config {
+            idle.extend(upstream.idle_timeout.map(|idle| (name.clone(), idle)));
+        }
+    }
+    by_name.entry("default".to_owned()).or_insert_with(|| Arc::new(DemoModel::default()));
+    by_name.entry("demo".to_owned()).or_insert_with(|| Arc::new(DemoModel::default()));
+    Ok(Models::new(by_name).with_idle(idle))
+}
+
+fn open_one(model: &ModelConfig) -> anyhow::Result<Arc<dyn Model>> {
+    match model {
+        ModelConfig::Demo { pace: None } => Ok(Arc::new(DemoModel::default())),
+        ModelConfig::Demo { pace: Some(pace) } => Ok(Arc::new(DemoModel::with_pace(*pace))),
+        ModelConfig::Openai(upstream) => {
+            let model = OpenAiModel::new(settings(upstream, OPENROUTER)?);
+            Ok(Arc::new(model.map_err(anyhow::Error::msg)?))
+        }
+        ModelConfig::Anthropic(upstream) => {
+            let model = AnthropicModel::new(settings(upstream, ANTHROPIC)?);
+            Ok(Arc::new(model.map_err(anyhow::Error::msg)?))
+        }
+    }
+}
+
+fn settings(upstream: &Upstream, usual: &str) -> anyhow::Result<UpstreamSettings> {
+    if upstream.model.trim().is_empty() {
+        bail!("model is empty");
+    }
+    if upstream.max_tokens == Some(0) {
+        bail!("max_tokens is 0: no answer has so few");
+    }
+    if upstream.idle_timeout == Some(Duration::ZERO) {
+        bail!("idle_timeout is 0: every call would be over at once");
+    }
+    Ok(UpstreamSettings {
+        base_url: upstream.base_url.clone().unwrap_or_else(|| usual.to_owned()),
+        model: upstream.model.clone(),
+        api_key: api_key(upstream)?.map(Secret::new),
+        headers: upstream.headers.clone(),
+        max_tokens: upstream.max_tokens,
+    })
+}
+
+/// The key itself is in no message: it is wrong, but it may be somebody's.
+fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
+    let (key, origin) = match (&upstream.api_key_env, &upstream.api_key_file) {
+        (None, None) => return Ok(None),
+        (Some(name), None) => {
+            let missing = || format!("api_key_env names {name}, which is not in the environment");
+            (std::env::var(name).with_context(missing)?, format!("api_key_env names {name}"))
+        }
+        (None, Some(path)) => {
+            let unreadable = || format!("api_key_file names {}, which cannot be read", path.display());
+            let key = std::fs::read_to_string(path).with_context(unreadable)?;
+            (key, format!("api_key_file names {}", path.display()))
+        }
+        (Some(_), Some(_)) => bail!("api_key_env and api_key_file are both given: leave one out"),
+    };
+    match key.trim() {
+        "" => bail!("{origin}, which is empty"),
+        key => Ok(Some(key.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// Starts with these settings of one model, and says what is wrong with them.
+    fn start(settings: &str) -> Result<(), String> {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        write!(file, "[models.main]\n{settings}").unwrap();
+        let config =
+            Config::load(Some(file.path()), std::iter::empty()).map_err(|error| format!("{error:#}"))?;
+        assert!(!format!("{config:?}").contains("canary"), "a secret is in {config:?}");
+        open(&config.models).map(|_| ()).map_err(|error| format!("{error:#}"))
+    }
+
+    fn upstream(more: &str) -> Result<(), String> {
+        start(&format!("kind = \"openai\"\nmodel = \"m\"\n{more}"))
+    }
+
+    #[test]
+    fn b2_every_kind_of_model_can_be_set_up() {
+        upstream("").unwrap();
+        upstream("base_url = \"http://localhost:11434/v1\"\nmax_tokens = 100\nidle_timeout = \"10m\"")
+            .unwrap();
+        upstream("continuation = \"prefill\"\nheaders = { \"X-Title\" = \"Tea\" }").unwrap();
+        start("kind = \"anthropic\"\nmodel = \"m\"").unwrap();
+        start("kind = \"demo\"").unwrap();
+    }
+
+    #[test]
+    fn b7_what_cannot_be_used_stops_the_start_in_one_line_that_names_it() {
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        let mut broken = tempfile::NamedTempFile::new().unwrap();
+        write!(broken, "canary\u{7}key").unwrap();
+        let wrong = [
+            ("base_url = \"localhost\"".to_owned(), "base_url"),
+            ("headers = { \"bad name\" = \"canary\" }".to_owned(), "bad name"),
+            ("headers = { x = \"canary\\nkey\" }".to_owned(), "the value of x"),
+            ("max_tokens = 0".to_owned(), "max_tokens"),
+            ("idle_timeout = \"0s\"".to_owned(), "idle_timeout"),
+            ("continuation = \"sometimes\"".to_owned(), "sometimes"),
+            ("api_key_env = \"OUTLAST_NO_SUCH_KEY\"".to_owned(), "OUTLAST_NO_SUCH_KEY"),
+            ("api_key_file = \"/no/such/file\"".to_owned(), "/no/such/file"),
+            (format!("api_key_file = {:?}", empty.path()), "which is empty"),
+            (format!("api_key_file = {:?}", broken.path()), "the key holds characters"),
+            ("api_key_env = \"A\"\napi_key_file = \"b\"".to_owned(), "leave one out"),
+            ("api_kye_env = \"A\"".to_owned(), "api_kye_env"),
+        ];
+        for (settings, named) in wrong {
+            let error = upstream(&settings).unwrap_err();
+            assert!(error.contains(named) && !error.contains("canary"), "{settings}: {error}");
+        }
+        let error = start("kind = \"openai\"\nmodel = \" \"").unwrap_err();
+        assert!(error.contains("[models.main]") && error.contains("model is empty"), "{error}");
+    }
+}
