@@ -1,6 +1,7 @@
 //! Workers elsewhere: claim a generation, append what they make, say that they are alive.
 
 use axum::extract::State;
+use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use outlast_core::{GenerationId, Piece, ProducedEnd, Seq, TextKind};
 use outlast_engine::{ProducedBatch, Producing};
@@ -8,7 +9,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::App;
-use super::body::{Id, Json};
+use super::body::{Id, Json, request_id};
 use super::error::Problem;
 
 /// Events in one batch: more is a worker that should send more often.
@@ -19,6 +20,7 @@ const BATCH_EVENTS_MAX: usize = 1_000;
 pub(crate) struct ClaimBody {
     #[serde(default = "yes")]
     keep: bool,
+    request_id: Option<String>,
 }
 
 fn yes() -> bool {
@@ -29,6 +31,7 @@ fn yes() -> bool {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct HeartbeatBody {
     epoch: u32,
+    request_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -37,6 +40,7 @@ pub(crate) struct AppendBody {
     epoch: u32,
     expected_seq: u64,
     events: Vec<Made>,
+    request_id: Option<String>,
 }
 
 /// What a worker may append, under the names that readers see. Messages and their ids are made here.
@@ -104,16 +108,20 @@ fn producer_failed() -> String {
 pub(crate) async fn claim(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
+    headers: HeaderMap,
     Json(body): Json<ClaimBody>,
 ) -> Result<Response, Problem> {
+    may_have_a_name(&headers, body.request_id.as_deref())?;
     Ok(answer(app.engine().claim(&app.user(), &id, body.keep).await?))
 }
 
 pub(crate) async fn heartbeat(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
+    headers: HeaderMap,
     Json(body): Json<HeartbeatBody>,
 ) -> Result<Response, Problem> {
+    may_have_a_name(&headers, body.request_id.as_deref())?;
     let alive = ProducedBatch { epoch: body.epoch, expected: None, pieces: Vec::new(), end: None };
     Ok(answer(app.engine().produce(&app.user(), &id, alive).await?))
 }
@@ -121,10 +129,17 @@ pub(crate) async fn heartbeat(
 pub(crate) async fn append(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
+    headers: HeaderMap,
     Json(body): Json<AppendBody>,
 ) -> Result<Response, Problem> {
+    may_have_a_name(&headers, body.request_id.as_deref())?;
     let batch = batch(body)?;
     Ok(answer(app.engine().produce(&app.user(), &id, batch).await?))
+}
+
+/// Names may be there. They do nothing: an epoch and a position say better what came before.
+fn may_have_a_name(headers: &HeaderMap, name: Option<&str>) -> Result<(), Problem> {
+    request_id(headers, name.map(str::to_owned)).map(|_| ())
 }
 
 fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {

@@ -104,7 +104,11 @@ async fn every_route_of_the_list_is_served() {
     // Deleting comes last: the others need something to answer about.
     let (deleting, others): (Vec<_>, Vec<_>) = ROUTES.iter().partition(|(method, _)| *method == "delete");
     for (method, path) in others.into_iter().chain(deleting) {
-        let named = if path.contains("/generations/") { id("generationId") } else { id("conversationId") };
+        let named = if path.contains("/generations/") || path.contains("/jobs/") {
+            id("generationId")
+        } else {
+            id("conversationId")
+        };
         let response = server.ask(method, &path.replace("{id}", &named), "").await;
         let missing = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&response.status());
         assert!(!missing && response.status() != StatusCode::INTERNAL_SERVER_ERROR, "{method} {path}");
@@ -138,8 +142,19 @@ async fn every_post_may_have_a_name() {
     let server = Server::new();
     let posts = ROUTES.iter().filter(|(method, _)| *method == "post");
     for (method, path) in posts {
-        let body = json!({"requestId": "r", "content": "hello"});
-        let body = if *path == "/v1/generations" { body } else { json!({"requestId": "r"}) };
+        let mut body = json!({"requestId": "r"});
+        let needed = match *path {
+            "/v1/generations" => json!({"content": "hello"}),
+            "/v1/generations/{id}/heartbeat" => json!({"epoch": 1}),
+            "/v1/generations/{id}/events" => json!({"epoch": 1, "expectedSeq": 1, "events": [{
+                "type": "chat.delta", "payload": {"text": "a"},
+            }]}),
+            "/v1/chat/completions" => {
+                json!({"model": "default", "messages": [{"role": "user", "content": "x"}], "stream": true})
+            }
+            _ => json!({}),
+        };
+        body.as_object_mut().unwrap().extend(needed.as_object().unwrap().clone());
         let response = server.ask(method, &path.replace("{id}", "none"), body.to_string()).await;
         assert_ne!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{path}");
     }
