@@ -1,4 +1,9 @@
 //! The OpenAPI document is held to the router and to the events, and the router to the list of routes.
+//! The files beside this one try single parts of the API.
+
+mod completions;
+mod jobs;
+mod producers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,12 +34,16 @@ struct Server {
 impl Server {
     fn new() -> Server {
         // Slow enough to be under way for as long as a test looks at it.
-        let model: Arc<dyn Model> = Arc::new(DemoModel::with_pace(Duration::from_secs(5)));
+        Server::with(DemoModel::with_pace(Duration::from_secs(5)), Settings::default())
+    }
+
+    fn with(model: impl Model, settings: Settings) -> Server {
+        let model: Arc<dyn Model> = Arc::new(model);
         let engine = Engine::new(Parts {
             store: Arc::new(MemoryStore::new()),
             models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
-            settings: Settings::default(),
-            clock: Clock::System,
+            settings,
+            clock: Clock::simulated(Clock::System.now()), // a test may pause it
             ids: Ids::Random,
         });
         Server { router: router(App::new(engine.clone(), BODY_BYTES, false)), engine }
@@ -53,6 +62,32 @@ impl Server {
         let problem = read(response).await;
         assert_eq!(problem["status"], status);
         (status, problem["code"].as_str().unwrap().to_owned())
+    }
+}
+
+impl Server {
+    /// POST of JSON, and the answer as JSON.
+    async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let response = self.ask("post", path, body.to_string()).await;
+        (response.status().as_u16(), read(response).await)
+    }
+
+    async fn get(&self, path: &str) -> (u16, Value) {
+        let response = self.ask("get", path, "").await;
+        (response.status().as_u16(), read(response).await)
+    }
+
+    /// A generation of somebody else, in a conversation of that name.
+    async fn foreign(&self, conversation: &str) -> outlast_engine::Started {
+        let said = vec![outlast_core::Part::Text { text: "mine".to_owned() }];
+        let request = outlast_engine::StartRequest {
+            conversation: Some(conversation.into()),
+            create: true,
+            answer_id: Some("theirs".into()),
+            request: Some("theirs".into()),
+            ..outlast_engine::StartRequest::new(said)
+        };
+        self.engine.start(&"somebody else".into(), request).await.unwrap()
     }
 }
 

@@ -224,3 +224,32 @@ pub(super) fn finish_reason(reason: &str) -> &'static str {
         _ => "stop",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b3_every_vendors_reason_has_a_word_of_openai() {
+        for (reason, expected) in [
+            ("stop", "stop"),
+            ("end_turn", "stop"),
+            ("stop_sequence", "stop"),
+            ("something new", "stop"),
+            ("length", "length"),
+            ("max_tokens", "length"),
+            ("tool_calls", "tool_calls"),
+            ("tool_use", "tool_calls"),
+            ("content_filter", "content_filter"),
+            ("refusal", "content_filter"),
+        ] {
+            assert_eq!(finish_reason(reason), expected, "{reason}");
+        }
+    }
+
+    #[test]
+    fn b3_arguments_that_are_no_object_are_handed_on_as_they_are() {
+        assert_eq!(tool_call("c", "t", &json!("{\"a\":"))["function"]["arguments"], "{\"a\":");
+        assert_eq!(tool_call("c", "t", &json!({"a": 1}))["function"]["arguments"], "{\"a\":1}");
+    }
+}
