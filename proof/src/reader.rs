@@ -45,6 +45,11 @@ impl Reader {
         Reader::of_path(api, format!("/v1/generations/{id}/events"))
     }
 
+    /// A faithful reader of a job.
+    pub fn of_job(api: &Api, id: &str) -> Reader {
+        Reader::of_path(api, format!("/v1/jobs/{id}/events"))
+    }
+
     /// A faithful reader of a conversation, from its first event.
     pub fn of_conversation(api: &Api, id: &str) -> Reader {
         Reader::of_path(api, format!("/v1/conversations/{id}/events"))

@@ -7,7 +7,7 @@ use crate::generation::{Phase, Segment};
 use crate::message::plain_text;
 use crate::{
     Approval, Conversation, ConversationId, Entry, Event, Generation, GenerationId, GenerationStatus,
-    Message, MessageId, MessageStatus, Part, RequestId, RetryOf, Seq, Timestamp,
+    Message, MessageId, MessageStatus, Part, RequestId, RetryOf, Role, Seq, Timestamp,
 };
 
 /// A change that an append makes to the documents.
@@ -20,7 +20,7 @@ pub enum DocumentChange {
     /// This message is gone.
     MessageRemoved(MessageId),
     /// This generation's document is now this.
-    Generation(GenerationDocument),
+    Generation(Box<GenerationDocument>),
 }
 
 /// A conversation, as clients see it.
@@ -83,6 +83,9 @@ pub struct GenerationDocument {
     pub conversation_id: ConversationId,
     /// The user's message it answers.
     pub message_id: MessageId,
+    /// The message that answers it: the id that the client chose, else its first words' once there are any.
+    #[serde(default)]
+    pub answer_id: Option<MessageId>,
     /// The client's name for the request.
     pub request_id: RequestId,
     /// How far it has come.
@@ -186,7 +189,7 @@ fn generation_documents(
     segments
         .filter(|(index, segment)| *index == last || changed.contains(&&segment.message))
         .map(|(_, segment)| DocumentChange::Message(segment_message(conversation, generation, segment)))
-        .chain([DocumentChange::Generation(generation_document(conversation, generation))])
+        .chain([DocumentChange::Generation(Box::new(generation_document(conversation, generation)))])
         .collect()
 }
 
@@ -229,6 +232,7 @@ pub fn generation_document(conversation: &ConversationId, generation: &Generatio
         id: generation.id.clone(),
         conversation_id: conversation.clone(),
         message_id: generation.message.clone(),
+        answer_id: generation.answer_id.clone().or_else(|| first_answer(generation)),
         request_id: generation.request.clone(),
         status: generation.status(),
         content_parts: generation.content_parts(),
@@ -251,6 +255,12 @@ pub fn generation_document(conversation: &ConversationId, generation: &Generatio
         last_seq: generation.last_seq,
         digest: generation.digest.clone(),
     }
+}
+
+/// The first message of an answer whose id nobody chose: what it continues, else what it said itself.
+fn first_answer(generation: &Generation) -> Option<MessageId> {
+    let said = generation.segments.iter().find(|segment| segment.role == Role::Assistant);
+    generation.kept.first().or(said.map(|segment| &segment.message)).cloned()
 }
 
 /// The message that a segment stands for. While it is open its words are left to the overlay of the
@@ -338,6 +348,7 @@ mod tests {
                 "id": "gen_1",
                 "conversationId": "conv_fixture",
                 "messageId": "question_of_gen_1",
+                "answerId": "answer_1_of_gen_1",
                 "requestId": "request_of_gen_1",
                 "status": "completed",
                 "contentParts": [{"type": "thinking", "text": "Hm"}, {"type": "text", "text": "Hello"}],

@@ -5,7 +5,10 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::{GenerationId, Message, MessageId, Prompt, RequestId, Seq, Timestamp};
+use crate::{
+    CancelReason, Decision, GenerationId, Message, MessageId, Producer, Prompt, RequestId, RetryOf, Seq,
+    Timestamp, ToolStream,
+};
 
 /// One event in its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -234,90 +237,6 @@ pub enum Event {
         /// By whom or why.
         reason: CancelReason,
     },
-}
-
-/// Who makes an answer, if not a model of the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Producer {
-    /// A worker elsewhere, which appends what it makes.
-    External,
-}
-
-/// Where a tool writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ToolStream {
-    /// What it says.
-    Stdout,
-    /// What it complains about.
-    Stderr,
-}
-
-/// A person's decision about a tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Decision {
-    /// It may run.
-    Approve,
-    /// It may not.
-    Deny,
-}
-
-impl Decision {
-    /// As the API writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Decision::Approve => "approve",
-            Decision::Deny => "deny",
-        }
-    }
-}
-
-/// The generation that is taken up again, and how.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RetryOf {
-    /// The failed one.
-    pub generation_id: GenerationId,
-    /// Whether its partial answer is kept.
-    pub mode: RetryMode,
-}
-
-/// What becomes of a failed generation's partial answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RetryMode {
-    /// Dropped: answer again from the start.
-    Retry,
-    /// Kept: go on from where it broke.
-    Continue,
-}
-
-/// Why a generation was cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum CancelReason {
-    /// Somebody pressed Stop.
-    User,
-    /// Another message took its place.
-    Superseded,
-    /// Nobody watched it for too long.
-    Abandoned,
-    /// It was interrupted and somebody dismissed it.
-    Dismissed,
-}
-
-impl CancelReason {
-    /// As the API writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            CancelReason::User => "user",
-            CancelReason::Superseded => "superseded",
-            CancelReason::Abandoned => "abandoned",
-            CancelReason::Dismissed => "dismissed",
-        }
-    }
 }
 
 impl Event {

@@ -4,6 +4,7 @@
 //! what the world owes a state. No clock, no randomness, no I/O, no async: every rule here can be
 //! tested in three lines.
 
+mod choices;
 mod codec;
 mod command;
 mod context;
@@ -27,6 +28,7 @@ mod proofs;
 #[cfg(test)]
 mod testing;
 
+pub use choices::{CancelReason, Decision, Producer, RetryMode, RetryOf, ToolStream};
 pub use codec::{DecodeError, Head, decode, encode, head};
 pub use command::{Command, Earlier, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, Start, WhenBusy};
 pub use context::{Context, ContextMessage, Prompt, Sources, ToolSpec, context};
@@ -36,7 +38,7 @@ pub use documents::{
     ConversationDocument, ConversationStatus, DocumentChange, GenerationDocument, apply_with_documents,
     conversation_document, generation_document,
 };
-pub use event::{CancelReason, Decision, Entry, Event, Producer, RetryMode, RetryOf, ToolStream};
+pub use event::{Entry, Event};
 pub use generation::{Approval, Decided, Generation, GenerationStatus, Phase, Segment};
 pub use ids::{ConversationId, GenerationId, MessageId, RequestId, Seq, UserId};
 pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};

@@ -199,73 +199,119 @@ pub(crate) fn observe_stream(
     rules: &Rules,
     entries: &mut Entries,
 ) {
-    let mut open = generation.open_segment().map(|segment| segment.message.clone());
-    let mut names = Names { first: streamed.new_message, given: usize::from(open.is_some()) };
-    let mut shown = Vec::new();
-    let calls = generation.tool_calls().map(|(id, message)| (id.to_owned(), message.clone()));
-    let mut called: Vec<(String, MessageId)> = calls.collect();
-    let mut after_space = resumes_after_space(generation);
+    let mut telling = Telling::new(generation, streamed.new_message, entries);
     for piece in streamed.pieces {
+        telling.take(piece);
+    }
+    match too_long(generation, telling.entries, rules).or(streamed.end) {
+        None => {}
+        Some(CallEnd::Finished { reason }) => {
+            telling.close();
+            telling.event(Event::Completed { finish_reason: reason });
+        }
+        Some(CallEnd::Failed { failure, jitter }) => {
+            let shown = std::mem::take(&mut telling.shown);
+            observe_failure(generation, shown, &failure, jitter, rules, telling.entries);
+        }
+    }
+}
+
+/// An answer on its way into events, piece by piece.
+struct Telling<'a> {
+    generation: &'a Generation,
+    entries: &'a mut Entries,
+    /// The message that words are added to.
+    open: Option<MessageId>,
+    names: Names,
+    /// Messages that began in this report.
+    shown: Vec<MessageId>,
+    /// Calls for tools, and the messages that asked.
+    called: Vec<(String, MessageId)>,
+    /// Whether white space at the beginning is there already.
+    after_space: bool,
+}
+
+impl<'a> Telling<'a> {
+    fn new(generation: &'a Generation, new_message: MessageId, entries: &'a mut Entries) -> Telling<'a> {
+        let open = generation.open_segment().map(|segment| segment.message.clone());
+        let called = generation.tool_calls().map(|(id, message)| (id.to_owned(), message.clone()));
+        Telling {
+            names: Names { first: new_message, given: usize::from(open.is_some()) },
+            open,
+            shown: Vec::new(),
+            called: called.collect(),
+            after_space: resumes_after_space(generation),
+            generation,
+            entries,
+        }
+    }
+
+    fn take(&mut self, piece: Piece) {
         match piece {
-            Piece::Text { kind, mut text, chunks } => {
-                if after_space {
-                    text.drain(..text.len() - text.trim_start().len());
-                }
-                if text.is_empty() {
-                    continue;
-                }
-                after_space = false;
-                let message_id = open.get_or_insert_with(|| {
-                    let message_id = names.next();
-                    shown.push(message_id.clone());
-                    entries.of(generation, Event::SegmentOpened { message_id: message_id.clone() });
-                    message_id
-                });
-                let message_id = message_id.clone();
-                entries.of(
-                    generation,
-                    match kind {
-                        TextKind::Answer => Event::TextAdded { message_id, text, chunks },
-                        TextKind::Thinking => Event::ThinkingAdded { message_id, text, chunks },
-                    },
-                );
-            }
+            Piece::Text { kind, text, chunks } => self.say(kind, text, chunks),
             Piece::ToolCall { id: tool_use_id, name: tool_name, input: tool_input } => {
-                close(&mut open, generation, entries);
-                let message_id = names.next();
-                shown.push(message_id.clone());
-                called.push((tool_use_id.clone(), message_id.clone()));
-                let event = Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input };
-                entries.of(generation, event);
+                self.close();
+                let message_id = self.begin();
+                self.called.push((tool_use_id.clone(), message_id.clone()));
+                self.event(Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input });
             }
             Piece::ToolOutput { id: tool_use_id, stream, text } => {
-                entries.of(generation, Event::ToolWrote { tool_use_id, stream, text });
+                self.event(Event::ToolWrote { tool_use_id, stream, text });
             }
             Piece::ToolEnd { id: tool_use_id, result, is_error } => {
-                let known = called.iter().find(|(id, _)| *id == tool_use_id);
+                let asked = self.called.iter().find(|(id, _)| *id == tool_use_id);
                 // A result of what nobody asked for belongs nowhere.
-                if let Some((_, message_id)) = known.cloned() {
-                    entries.of(generation, Event::ToolEnded { message_id, tool_use_id, result, is_error });
+                if let Some((_, message_id)) = asked.cloned() {
+                    self.event(Event::ToolEnded { message_id, tool_use_id, result, is_error });
                 }
             }
             Piece::Approval { id: tool_use_id, name: tool_name, input: tool_input } => {
-                close(&mut open, generation, entries);
-                entries.of(generation, Event::ApprovalRequested { tool_use_id, tool_name, tool_input });
+                self.close();
+                self.event(Event::ApprovalRequested { tool_use_id, tool_name, tool_input });
             }
             Piece::Usage { input_tokens, output_tokens } => {
-                entries.of(generation, Event::UsageReported { input_tokens, output_tokens });
+                self.event(Event::UsageReported { input_tokens, output_tokens });
             }
         }
     }
-    match too_long(generation, entries, rules).or(streamed.end) {
-        None => {}
-        Some(CallEnd::Finished { reason }) => {
-            close(&mut open, generation, entries);
-            entries.of(generation, Event::Completed { finish_reason: reason });
+
+    fn say(&mut self, kind: TextKind, mut text: String, chunks: u32) {
+        if self.after_space {
+            text.drain(..text.len() - text.trim_start().len());
         }
-        Some(CallEnd::Failed { failure, jitter }) => {
-            observe_failure(generation, shown, &failure, jitter, rules, entries);
+        if text.is_empty() {
+            return;
         }
+        self.after_space = false;
+        let message_id = match &self.open {
+            Some(open) => open.clone(),
+            None => {
+                let message_id = self.begin();
+                self.open = Some(message_id.clone());
+                self.event(Event::SegmentOpened { message_id: message_id.clone() });
+                message_id
+            }
+        };
+        self.event(match kind {
+            TextKind::Answer => Event::TextAdded { message_id, text, chunks },
+            TextKind::Thinking => Event::ThinkingAdded { message_id, text, chunks },
+        });
+    }
+
+    fn begin(&mut self) -> MessageId {
+        let message_id = self.names.next();
+        self.shown.push(message_id.clone());
+        message_id
+    }
+
+    fn close(&mut self) {
+        if let Some(message_id) = self.open.take() {
+            self.event(Event::SegmentClosed { message_id });
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        self.entries.of(self.generation, event);
     }
 }
 
@@ -283,12 +329,6 @@ impl Names {
             1 => self.first.clone(),
             n => format!("{}-{n}", self.first).into(),
         }
-    }
-}
-
-fn close(open: &mut Option<MessageId>, generation: &Generation, entries: &mut Entries) {
-    if let Some(message_id) = open.take() {
-        entries.of(generation, Event::SegmentClosed { message_id });
     }
 }
 

@@ -12,7 +12,7 @@ const FILE_LINES_MAX: usize = 400;
 /// Lines of a function, from its first to its closing brace: a screen.
 const FUNCTION_LINES_MAX: usize = 70;
 /// What is made, not written: never looked at.
-const MADE: &[&str] = &["target", "node_modules", "outlast-data", "results", ".git"];
+const MADE: &[&str] = &["target", "node_modules", ".venv", "outlast-data", "results", ".git"];
 
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::{both, both_with, soon};
 
 /// Waits until the upstream has no call of a script under way, for as long as I9 allows.
-async fn upstream_is_closed(upstream: &Upstream, script: &Script) -> anyhow::Result<()> {
+pub(crate) async fn upstream_is_closed(upstream: &Upstream, script: &Script) -> anyhow::Result<()> {
     until("closing the call to the upstream", Duration::from_secs(1), async || {
         Ok((upstream.calls(script).await?.live == 0).then_some(()))
     })

@@ -37,17 +37,6 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
         Event::TextAdded { message_id, text, .. } => say(view, message_id, TextKind::Answer, text),
         Event::ThinkingAdded { message_id, text, .. } => say(view, message_id, TextKind::Thinking, text),
         Event::SegmentClosed { .. } => close(view, entry, MessageStatus::Complete, None),
-        Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input } => {
-            let (id, name) = (tool_use_id.clone(), tool_name.clone());
-            let asked = Part::ToolUse { id, name, input: tool_input.clone() };
-            let (role, status) = (Role::Tool, MessageStatus::Complete);
-            view.messages.push(Message {
-                role,
-                status,
-                parts: vec![asked],
-                ..begun(view, entry, message_id)
-            });
-        }
         Event::AttemptRetracted { message_ids, .. } => {
             view.messages.retain(|message| !message_ids.contains(&message.id));
             view.overlays.retain(|id, _| !message_ids.contains(id));
@@ -78,6 +67,27 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
             close(view, entry, MessageStatus::Cancelled, None);
             end(view, entry, ConversationStatus::Cancelled);
         }
+        Event::ToolCalled { .. }
+        | Event::ToolEnded { .. }
+        | Event::ApprovalRequested { .. }
+        | Event::ApprovalResolved { .. } => follow_tool(view, entry),
+        Event::ToolWrote { .. } | Event::UsageReported { .. } | Event::RetryScheduled { .. } => {}
+    }
+}
+
+fn follow_tool(view: &mut ConversationView, entry: &Entry) {
+    match &entry.event {
+        Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input } => {
+            let (id, name) = (tool_use_id.clone(), tool_name.clone());
+            let asked = Part::ToolUse { id, name, input: tool_input.clone() };
+            let (role, status) = (Role::Tool, MessageStatus::Complete);
+            view.messages.push(Message {
+                role,
+                status,
+                parts: vec![asked],
+                ..begun(view, entry, message_id)
+            });
+        }
         Event::ToolEnded { message_id, tool_use_id, result, is_error } => {
             let asked = view.messages.iter_mut().find(|message| message.id == *message_id).unwrap();
             let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
@@ -99,7 +109,7 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
                 view.conversation.generation_status = ConversationStatus::Generating;
             }
         }
-        Event::ToolWrote { .. } | Event::UsageReported { .. } | Event::RetryScheduled { .. } => {}
+        other => panic!("{other:?} has nothing to do with tools"),
     }
 }
 

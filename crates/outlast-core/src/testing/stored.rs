@@ -33,7 +33,7 @@ impl Stored {
                 }
                 DocumentChange::MessageRemoved(id) => self.messages.retain(|known| known.id != id),
                 DocumentChange::Generation(document) => {
-                    self.generations.insert(document.id.clone(), document);
+                    self.generations.insert(document.id.clone(), *document);
                 }
             }
         }

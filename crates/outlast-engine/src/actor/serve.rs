@@ -37,7 +37,8 @@ impl Actor {
         user: &UserId,
         options: CommandOptions,
     ) -> Result<Conversation, CommandError> {
-        if options.named && self.state.is_some() {
+        // Only in one's own conversation: a name or an id that is taken elsewhere is nobody's business.
+        if options.named && self.state.as_ref().is_some_and(|state| state.user == *user) {
             self.look_up_earlier(&mut command).await?;
         }
         let now = self.shared.clock.now();

@@ -1,9 +1,11 @@
 //! Problem documents (RFC 9457): every refusal and failure as a client sees it. Status codes live here
 //! and nowhere else.
 
+use std::borrow::Cow;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use outlast_core::Refusal;
+use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Refusal};
 use outlast_engine::{CommandError, FollowError};
 use outlast_store::StoreError;
 use serde_json::{Map, Value, json};
@@ -15,14 +17,14 @@ const RETRY_AFTER_SECONDS: u32 = 2;
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
-    code: &'static str,
+    code: Cow<'static, str>,
     detail: String,
     more: Map<String, Value>,
 }
 
 impl Problem {
-    fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Problem {
-        Problem { status, code, detail: detail.into(), more: Map::new() }
+    fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, detail: impl Into<String>) -> Problem {
+        Problem { status, code: code.into(), detail: detail.into(), more: Map::new() }
     }
 
     pub(crate) fn bad_json(detail: impl Into<String>) -> Problem {
@@ -61,6 +63,79 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is stopping")
     }
 
+    /// The body of a chat completion is wrong. OpenAI's protocol says 400 where the native one says 422.
+    pub(crate) fn wrong(field: &str, detail: impl std::fmt::Display) -> Problem {
+        Problem::invalid(field, detail).into_wrong()
+    }
+
+    /// The same for a body that could not be read.
+    pub(crate) fn into_wrong(mut self) -> Problem {
+        if self.status == StatusCode::UNPROCESSABLE_ENTITY {
+            self.status = StatusCode::BAD_REQUEST;
+        }
+        self
+    }
+
+    /// What was sent of an answer is withdrawn, which a stream of OpenAI's chunks cannot say.
+    pub(crate) fn retracted(job: &GenerationId) -> Problem {
+        let detail = format!(
+            "what was sent so far is withdrawn and the answer begins anew; it goes on without you: \
+             read /v1/jobs/{job}/events"
+        );
+        Problem::new(StatusCode::CONFLICT, "attempt_retracted", detail).with("jobId", job.as_str())
+    }
+
+    /// A stream cannot go on here, but the generation does.
+    pub(crate) fn left_alone(self, job: &GenerationId) -> Problem {
+        let detail = format!("{}; the answer goes on without you: read /v1/jobs/{job}/events", self.detail);
+        Problem { detail, ..self }.with("jobId", job.as_str())
+    }
+
+    /// Why a generation that is over, or waits for a person, has no answer to give.
+    pub(crate) fn without_answer(document: &GenerationDocument) -> Problem {
+        let reason = document.end_reason.clone().unwrap_or_default();
+        let problem = match document.status {
+            GenerationStatus::Error => {
+                let status = match reason.as_str() {
+                    // What was asked for is wrong; asking again would be as well.
+                    "upstream_refused" | "upstream_invalid_request" | "context_too_long" => {
+                        StatusCode::BAD_REQUEST
+                    }
+                    _ => StatusCode::BAD_GATEWAY,
+                };
+                Problem::new(status, reason, document.error_message.clone().unwrap_or_default())
+            }
+            GenerationStatus::Cancelled => {
+                let detail = format!("the generation was cancelled: {reason}");
+                Problem::new(StatusCode::CONFLICT, "cancelled", detail).with("reason", reason)
+            }
+            _ => {
+                let detail = format!(
+                    "the generation was interrupted and waits for POST /v1/generations/{}/resume",
+                    document.id
+                );
+                Problem::new(StatusCode::CONFLICT, "interrupted", detail)
+            }
+        };
+        problem.with("jobId", document.id.as_str())
+    }
+
+    /// As clients of OpenAI's protocol look for it, in an answer and in a stream.
+    pub(crate) fn error_object(&self) -> Value {
+        let kind = match self.status {
+            StatusCode::CONFLICT => &self.code,
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            status if status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        };
+        let param = self.more.get("field").filter(|field| *field != "");
+        let mut error = json!({"message": self.detail, "type": kind, "code": self.code, "param": param});
+        if let Some(job) = self.more.get("jobId") {
+            error["jobId"] = job.clone();
+        }
+        error
+    }
+
     fn with(mut self, name: &str, value: impl Into<Value>) -> Problem {
         self.more.insert(name.to_owned(), value.into());
         self
@@ -83,12 +158,48 @@ impl Problem {
     }
 }
 
+/// A problem for clients of OpenAI's protocol: the same document, and the `error` that their libraries show.
+#[derive(Debug)]
+pub(crate) struct CompletionProblem(Problem);
+
+impl<T: Into<Problem>> From<T> for CompletionProblem {
+    fn from(problem: T) -> CompletionProblem {
+        CompletionProblem(problem.into())
+    }
+}
+
+impl IntoResponse for CompletionProblem {
+    fn into_response(self) -> Response {
+        let CompletionProblem(problem) = self;
+        let mut body = problem.to_json();
+        body["error"] = problem.error_object();
+        let may_pass = problem.is_lack_of_room();
+        let mut response = problem.respond(&body);
+        if !may_pass {
+            // Their libraries would send conflicts and failures again, and so begin more generations.
+            response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
+        }
+        response
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let mut response = (self.status, self.to_json().to_string()).into_response();
+        let body = self.to_json();
+        self.respond(&body)
+    }
+}
+
+impl Problem {
+    fn is_lack_of_room(&self) -> bool {
+        matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
+    }
+
+    fn respond(self, body: &Value) -> Response {
+        let mut response = (self.status, body.to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+        if self.is_lack_of_room() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }
         if self.status == StatusCode::PAYLOAD_TOO_LARGE {

@@ -196,7 +196,9 @@ fn snapshot_frame(view: &ConversationView) -> Bytes {
     format!("id: {}\nevent: snapshot\ndata: {}\n\n", view.last_seq, snapshot_event(view)).into()
 }
 
-fn event_stream(stream: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static) -> Response {
+pub(crate) fn event_stream(
+    stream: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
+) -> Response {
     let mut response = Body::from_stream(stream).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -63,11 +63,21 @@ impl<'de> Deserialize<'de> for Content {
 
 #[derive(Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum WhenBusyName {
+pub(crate) enum WhenBusyName {
     #[default]
     Reject,
     Queue,
     Interrupt,
+}
+
+impl From<WhenBusyName> for WhenBusy {
+    fn from(name: WhenBusyName) -> WhenBusy {
+        match name {
+            WhenBusyName::Reject => WhenBusy::Reject,
+            WhenBusyName::Queue => WhenBusy::Queue,
+            WhenBusyName::Interrupt => WhenBusy::Interrupt,
+        }
+    }
 }
 
 impl StartBody {
@@ -79,11 +89,7 @@ impl StartBody {
             conversation: self.conversation_id,
             model: self.model,
             request: request_id(headers, self.request_id)?,
-            when_busy: match self.when_busy {
-                WhenBusyName::Reject => WhenBusy::Reject,
-                WhenBusyName::Queue => WhenBusy::Queue,
-                WhenBusyName::Interrupt => WhenBusy::Interrupt,
-            },
+            when_busy: self.when_busy.into(),
             system: self.system,
             metadata: self.metadata.map(Value::Object),
             producer: self.producer,
@@ -145,13 +151,19 @@ pub(crate) struct OnlyName {
     request_id: Option<String>,
 }
 
+impl OnlyName {
+    pub(crate) fn check(self, headers: &HeaderMap) -> Result<(), Problem> {
+        request_id(headers, self.request_id).map(|_| ())
+    }
+}
+
 pub(crate) async fn cancel(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
     Json(body): Json<OnlyName>,
 ) -> Result<Response, Problem> {
-    request_id(&headers, body.request_id)?;
+    body.check(&headers)?;
     let cancelled = app.engine().cancel(&app.user(), &id).await?;
     let body = json!({"success": cancelled.success, "status": cancelled.status});
     Ok(axum::Json(body).into_response())
@@ -163,7 +175,7 @@ pub(crate) async fn resume(
     headers: HeaderMap,
     Json(body): Json<OnlyName>,
 ) -> Result<Response, Problem> {
-    request_id(&headers, body.request_id)?;
+    body.check(&headers)?;
     let status = app.engine().resume(&app.user(), &id).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(json!({"success": true, "status": status}))).into_response())
 }
@@ -174,7 +186,7 @@ pub(crate) async fn dismiss(
     headers: HeaderMap,
     Json(body): Json<OnlyName>,
 ) -> Result<Response, Problem> {
-    request_id(&headers, body.request_id)?;
+    body.check(&headers)?;
     let status = app.engine().dismiss(&app.user(), &id).await?;
     Ok(axum::Json(json!({"success": true, "status": status})).into_response())
 }

@@ -4,11 +4,13 @@ mod app;
 mod approvals;
 mod around;
 mod body;
+mod completions;
 mod conversations;
 mod error;
 mod events;
 mod generations;
 mod guard;
+mod jobs;
 mod producers;
 mod websocket;
 
@@ -79,6 +81,10 @@ pub(crate) const ROUTES: &[(&str, &str)] = &[
     ("post", "/v1/generations/{id}/resume"),
     ("post", "/v1/generations/{id}/dismiss"),
     ("post", "/v1/generations/{id}/retry"),
+    ("post", "/v1/chat/completions"),
+    ("get", "/v1/jobs/{id}"),
+    ("get", "/v1/jobs/{id}/events"),
+    ("post", "/v1/jobs/{id}/abort"),
     ("post", "/v1/conversations"),
     ("get", "/v1/conversations"),
     ("get", "/v1/conversations/{id}"),
@@ -106,6 +112,10 @@ pub(crate) fn router(app: App) -> Router {
         .route("/v1/generations/{id}/resume", post(generations::resume))
         .route("/v1/generations/{id}/dismiss", post(generations::dismiss))
         .route("/v1/generations/{id}/retry", post(generations::retry))
+        .route("/v1/chat/completions", post(completions::complete))
+        .route("/v1/jobs/{id}", get(jobs::read))
+        .route("/v1/jobs/{id}/events", get(events::of_generation))
+        .route("/v1/jobs/{id}/abort", post(jobs::abort))
         .route("/v1/conversations", post(conversations::create).get(conversations::list))
         .route(
             "/v1/conversations/{id}",

@@ -18,9 +18,9 @@ const BATCH_EVENTS_MAX: usize = 1_000;
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ClaimBody {
-    request_id: Option<String>,
     #[serde(default = "yes")]
     keep: bool,
+    request_id: Option<String>,
 }
 
 fn yes() -> bool {
@@ -30,17 +30,17 @@ fn yes() -> bool {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct HeartbeatBody {
-    request_id: Option<String>,
     epoch: u32,
+    request_id: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct AppendBody {
-    request_id: Option<String>,
     epoch: u32,
     expected_seq: u64,
     events: Vec<Made>,
+    request_id: Option<String>,
 }
 
 /// What a worker may append, under the names that readers see. Messages and their ids are made here.
@@ -134,7 +134,7 @@ pub(crate) async fn claim(
     headers: HeaderMap,
     Json(body): Json<ClaimBody>,
 ) -> Result<Response, Problem> {
-    request_id(&headers, body.request_id)?;
+    may_have_a_name(&headers, body.request_id.as_deref())?;
     Ok(answer(app.engine().claim(&app.user(), &id, body.keep).await?))
 }
 
@@ -144,7 +144,7 @@ pub(crate) async fn heartbeat(
     headers: HeaderMap,
     Json(body): Json<HeartbeatBody>,
 ) -> Result<Response, Problem> {
-    request_id(&headers, body.request_id)?;
+    may_have_a_name(&headers, body.request_id.as_deref())?;
     let alive = ProducedBatch { epoch: body.epoch, expected: None, pieces: Vec::new(), end: None };
     Ok(answer(app.engine().produce(&app.user(), &id, alive).await?))
 }
@@ -155,9 +155,14 @@ pub(crate) async fn append(
     headers: HeaderMap,
     Json(body): Json<AppendBody>,
 ) -> Result<Response, Problem> {
-    request_id(&headers, body.request_id.clone())?;
+    may_have_a_name(&headers, body.request_id.as_deref())?;
     let batch = batch(body)?;
     Ok(answer(app.engine().produce(&app.user(), &id, batch).await?))
+}
+
+/// Names may be there. They do nothing: an epoch and a position say better what came before.
+fn may_have_a_name(headers: &HeaderMap, name: Option<&str>) -> Result<(), Problem> {
+    request_id(headers, name.map(str::to_owned)).map(|_| ())
 }
 
 fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {

@@ -1,4 +1,9 @@
 //! The OpenAPI document is held to the router and to the events, and the router to the list of routes.
+//! The files beside this one try single parts of the API.
+
+mod completions;
+mod jobs;
+mod producers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,12 +34,16 @@ struct Server {
 impl Server {
     fn new() -> Server {
         // Slow enough to be under way for as long as a test looks at it.
-        let model: Arc<dyn Model> = Arc::new(DemoModel::with_pace(Duration::from_secs(5)));
+        Server::with(DemoModel::with_pace(Duration::from_secs(5)), Settings::default())
+    }
+
+    fn with(model: impl Model, settings: Settings) -> Server {
+        let model: Arc<dyn Model> = Arc::new(model);
         let engine = Engine::new(Parts {
             store: Arc::new(MemoryStore::new()),
             models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
-            settings: Settings::default(),
-            clock: Clock::System,
+            settings,
+            clock: Clock::simulated(Clock::System.now()), // a test may pause it
             ids: Ids::Random,
         });
         Server { router: router(App::new(engine.clone(), BODY_BYTES, false)), engine }
@@ -53,6 +62,32 @@ impl Server {
         let problem = read(response).await;
         assert_eq!(problem["status"], status);
         (status, problem["code"].as_str().unwrap().to_owned())
+    }
+}
+
+impl Server {
+    /// POST of JSON, and the answer as JSON.
+    async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let response = self.ask("post", path, body.to_string()).await;
+        (response.status().as_u16(), read(response).await)
+    }
+
+    async fn get(&self, path: &str) -> (u16, Value) {
+        let response = self.ask("get", path, "").await;
+        (response.status().as_u16(), read(response).await)
+    }
+
+    /// A generation of somebody else, in a conversation of that name.
+    async fn foreign(&self, conversation: &str) -> outlast_engine::Started {
+        let said = vec![outlast_core::Part::Text { text: "mine".to_owned() }];
+        let request = outlast_engine::StartRequest {
+            conversation: Some(conversation.into()),
+            create: true,
+            answer_id: Some("theirs".into()),
+            request: Some("theirs".into()),
+            ..outlast_engine::StartRequest::new(said)
+        };
+        self.engine.start(&"somebody else".into(), request).await.unwrap()
     }
 }
 
@@ -104,7 +139,11 @@ async fn every_route_of_the_list_is_served() {
     // Deleting comes last: the others need something to answer about.
     let (deleting, others): (Vec<_>, Vec<_>) = ROUTES.iter().partition(|(method, _)| *method == "delete");
     for (method, path) in others.into_iter().chain(deleting) {
-        let named = if path.contains("/generations/") { id("generationId") } else { id("conversationId") };
+        let named = if path.contains("/generations/") || path.contains("/jobs/") {
+            id("generationId")
+        } else {
+            id("conversationId")
+        };
         let response = server.ask(method, &path.replace("{id}", &named), "").await;
         let missing = [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED].contains(&response.status());
         assert!(!missing && response.status() != StatusCode::INTERNAL_SERVER_ERROR, "{method} {path}");
@@ -138,17 +177,20 @@ async fn every_post_may_have_a_name() {
     let server = Server::new();
     let posts = ROUTES.iter().filter(|(method, _)| *method == "post");
     for (method, path) in posts {
-        let body = json!({"requestId": "r", "content": "hello"});
-        let body = match *path {
-            "/v1/generations" => body,
-            "/v1/generations/{id}/approvals/{toolUseId}" => json!({"requestId": "r", "decision": "deny"}),
-            "/v1/generations/{id}/heartbeat" => json!({"requestId": "r", "epoch": 1}),
-            "/v1/generations/{id}/events" => {
-                let done = json!({"type": "chat.done", "payload": {}});
-                json!({"requestId": "r", "epoch": 1, "expectedSeq": 1, "events": [done]})
+        let mut body = json!({"requestId": "r"});
+        let needed = match *path {
+            "/v1/generations" => json!({"content": "hello"}),
+            "/v1/generations/{id}/approvals/{toolUseId}" => json!({"decision": "deny"}),
+            "/v1/generations/{id}/heartbeat" => json!({"epoch": 1}),
+            "/v1/generations/{id}/events" => json!({"epoch": 1, "expectedSeq": 1, "events": [{
+                "type": "chat.delta", "payload": {"text": "a"},
+            }]}),
+            "/v1/chat/completions" => {
+                json!({"model": "default", "messages": [{"role": "user", "content": "x"}], "stream": true})
             }
-            _ => json!({"requestId": "r"}),
+            _ => json!({}),
         };
+        body.as_object_mut().unwrap().extend(needed.as_object().unwrap().clone());
         let response = server.ask(method, &path.replace("{id}", "none"), body.to_string()).await;
         assert_ne!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{path}");
     }

@@ -1,0 +1,86 @@
+//! A generation as one completion, when it is over.
+
+use axum::response::{IntoResponse, Response};
+use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Part, head, plain_text};
+use outlast_engine::Follower;
+use serde_json::{Value, json};
+
+use super::super::App;
+use super::super::error::Problem;
+use super::chunks::{Usage, completion_id, created, finish_reason, tool_call};
+use super::is_settled;
+
+pub(super) async fn answer(app: &App, id: &GenerationId) -> Result<Response, Problem> {
+    let document = settled(app, id).await?;
+    match document.status {
+        GenerationStatus::Completed => Ok(axum::Json(completion(&document)).into_response()),
+        _ => Err(Problem::without_answer(&document)),
+    }
+}
+
+/// Waits until the generation is over, or waits for a person.
+async fn settled(app: &App, id: &GenerationId) -> Result<GenerationDocument, Problem> {
+    let user = app.user();
+    loop {
+        let document = app.engine().generation(&user, id).await?;
+        if is_settled(document.status) {
+            return Ok(document);
+        }
+        let follower = app.engine().follow_generation(&user, id, Some(document.last_seq)).await?;
+        let stopping = app.engine().stopping();
+        tokio::select! {
+            biased;
+            read = read_to_settling(follower) => read?,
+            () = stopping.cancelled() => return Err(Problem::draining().left_alone(id)),
+        }
+    }
+}
+
+async fn read_to_settling(mut follower: Follower) -> Result<(), Problem> {
+    while let Some(batch) = follower.next().await? {
+        let settles =
+            |line: &[u8]| head(line).is_ok_and(|head| head.is_end() || head.kind == "chat.interrupted");
+        if batch.records().iter().any(|record| settles(&record.bytes)) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn completion(document: &GenerationDocument) -> Value {
+    let parts = &document.content_parts;
+    let text = plain_text(parts);
+    let calls: Vec<Value> = parts.iter().filter_map(call).collect();
+    let thinking: String = parts.iter().filter_map(thinking).collect();
+    let content = if text.is_empty() && !calls.is_empty() { Value::Null } else { text.into() };
+    let mut message = json!({"role": "assistant", "content": content, "refusal": null});
+    if !thinking.is_empty() {
+        message["reasoning_content"] = thinking.into();
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    let reason = finish_reason(document.end_reason.as_deref().unwrap_or_default());
+    json!({
+        "id": completion_id(document),
+        "object": "chat.completion",
+        "created": created(document),
+        "model": document.model,
+        "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": reason}],
+        "usage": Usage::of(document),
+    })
+}
+
+fn call(part: &Part) -> Option<Value> {
+    match part {
+        Part::ToolUse { id, name, input } => Some(tool_call(id, name, input)),
+        Part::Text { .. } | Part::Thinking { .. } | Part::Image { .. } | Part::ToolResult { .. } => None,
+    }
+}
+
+fn thinking(part: &Part) -> Option<&str> {
+    match part {
+        Part::Thinking { text } => Some(text),
+        Part::Text { .. } | Part::Image { .. } | Part::ToolUse { .. } | Part::ToolResult { .. } => None,
+    }
+}

@@ -1,0 +1,141 @@
+//! Workers elsewhere: claims, batches, epochs, ends.
+
+use super::*;
+
+struct Worker<'a> {
+    server: &'a Server,
+    id: String,
+}
+
+impl Worker<'_> {
+    async fn start(server: &Server) -> Worker<'_> {
+        let body = json!({"content": "hi", "producer": "external", "model": "my agent"});
+        let (status, started) = server.post("/v1/generations", &body).await;
+        assert_eq!(status, 202);
+        Worker { server, id: started["generationId"].as_str().unwrap().to_owned() }
+    }
+
+    async fn post(&self, what: &str, body: Value) -> (u16, Value) {
+        self.server.post(&format!("/v1/generations/{}/{what}", self.id), &body).await
+    }
+
+    /// Becomes the producer; its epoch and position.
+    async fn claim(&self, keep: bool) -> (u64, u64) {
+        let (status, answer) = self.post("claim", json!({"keep": keep})).await;
+        assert_eq!((status, &answer["status"]), (200, &json!("running")), "{answer}");
+        (answer["epoch"].as_u64().unwrap(), answer["lastSeq"].as_u64().unwrap())
+    }
+
+    async fn append(&self, (epoch, seq): (u64, u64), events: Value) -> (u16, Value) {
+        self.post("events", json!({"epoch": epoch, "expectedSeq": seq, "events": events})).await
+    }
+
+    async fn document(&self) -> Value {
+        self.server.get(&format!("/v1/generations/{}", self.id)).await.1
+    }
+}
+
+fn words(text: &str) -> Value {
+    json!({"type": "chat.delta", "payload": {"text": text}})
+}
+
+#[tokio::test]
+async fn x3_a_worker_claims_appends_and_ends_a_generation() {
+    let server = Server::new();
+    let worker = Worker::start(&server).await;
+    let (epoch, seq) = worker.claim(true).await;
+    let thought = json!({"type": "thinking.delta", "payload": {"text": "Hm."}});
+    let (status, first) = worker.append((epoch, seq), json!([thought, words("Hel")])).await;
+    assert_eq!((status, &first["epoch"]), (200, &json!(epoch)));
+    let next = first["lastSeq"].as_u64().unwrap();
+    assert!(next > seq);
+
+    // The answer got lost: the same batch again is told that it was taken.
+    let (status, problem) = worker.append((epoch, seq), json!([thought, words("Hel")])).await;
+    assert_eq!((status, &problem["code"], &problem["lastSeq"]), (409, &json!("seq_conflict"), &json!(next)));
+
+    let tool = json!({"type": "tool.start",
+        "payload": {"toolUseId": "c", "toolName": "read", "toolInput": {"a": 1}}});
+    let usage = json!({"type": "usage", "payload": {"inputTokens": 3, "outputTokens": 2}});
+    let done = json!({"type": "chat.done", "payload": {"finishReason": "tool_use"}});
+    let (status, ended) = worker.append((epoch, next), json!([words("lo"), tool, usage, done])).await;
+    assert_eq!((status, &ended["status"]), (200, &json!("completed")));
+    let document = worker.document().await;
+    assert_eq!(
+        document["contentParts"],
+        json!([{"type": "thinking", "text": "Hm."}, {"type": "text", "text": "Hello"},
+            {"type": "tool_use", "id": "c", "name": "read", "input": {"a": 1}}])
+    );
+    assert_eq!((&document["outputTokens"], &document["model"]), (&json!(2), &json!("my agent")));
+    server.engine.stop().await;
+}
+
+#[tokio::test]
+async fn x3_a_second_claim_ends_the_first_workers_epoch() {
+    let server = Server::new();
+    let worker = Worker::start(&server).await;
+    let old = worker.claim(true).await;
+    let (_, said) = worker.append(old, json!([words("one ")])).await;
+    let new = worker.claim(true).await;
+    let late = (old.0, said["lastSeq"].as_u64().unwrap());
+    let (status, problem) = worker.append(late, json!([words("two ")])).await;
+    assert_eq!((status, &problem["code"], &problem["epoch"]), (409, &json!("stale_producer"), &json!(new.0)));
+    assert_eq!(worker.post("heartbeat", json!({"epoch": old.0})).await.1["code"], "stale_producer");
+    assert_eq!(worker.post("heartbeat", json!({"epoch": new.0})).await.0, 200);
+    assert_eq!(worker.document().await["contentParts"], json!([{"type": "text", "text": "one "}]));
+    worker.claim(false).await;
+    assert_eq!(worker.document().await["contentParts"], json!([]), "begun anew");
+    server.engine.stop().await;
+}
+
+#[tokio::test]
+async fn x3_a_worker_learns_of_a_cancel() {
+    let server = Server::new();
+    let worker = Worker::start(&server).await;
+    let claimed = worker.claim(true).await;
+    assert_eq!(worker.post("cancel", json!({})).await.1["success"], true);
+    let (status, problem) = worker.append(claimed, json!([words("more")])).await;
+    assert_eq!(
+        (status, &problem["code"], &problem["statusWas"]),
+        (409, &json!("already_ended"), &json!("cancelled"))
+    );
+    let (_, problem) = worker.post("heartbeat", json!({"epoch": claimed.0})).await;
+    assert_eq!((&problem["code"], &problem["statusWas"]), (&json!("already_ended"), &json!("cancelled")));
+    server.engine.stop().await;
+}
+
+#[tokio::test]
+async fn x3_batches_that_make_no_sense_are_refused_whole() {
+    let server = Server::new();
+    let worker = Worker::start(&server).await;
+    let claimed = worker.claim(true).await;
+    let done = json!({"type": "chat.done", "payload": {}});
+    for events in [
+        json!([]),
+        json!([words("a"), done, words("b")]),
+        json!([words("a"), {"type": "message.added", "payload": {}}]),
+        json!([{"type": "chat.delta", "payload": {"text": "a", "messageId": "mine"}}]),
+        json!(vec![words("a"); 1_001]),
+    ] {
+        let (status, problem) = worker.append(claimed, events.clone()).await;
+        assert!(matches!(status, 413 | 422), "{status} {problem} for {events}");
+    }
+    assert_eq!(worker.document().await["contentParts"], json!([]));
+    let (_, ours) = server.post("/v1/generations", &json!({"content": "hi"})).await;
+    let path = format!("/v1/generations/{}/claim", ours["generationId"].as_str().unwrap());
+    assert_eq!(server.post(&path, &json!({})).await.1["code"], "not_external");
+    server.engine.stop().await;
+}
+
+#[tokio::test]
+async fn x3_a_worker_may_fail_for_reasons_of_its_own() {
+    let server = Server::new();
+    let worker = Worker::start(&server).await;
+    let claimed = worker.claim(true).await;
+    let failed = json!({"type": "chat.error", "payload": {"errorMessage": "no tea", "code": "out_of_tea"}});
+    let (status, answer) = worker.append(claimed, json!([words("so"), failed])).await;
+    assert_eq!((status, &answer["status"]), (200, &json!("error")));
+    let document = worker.document().await;
+    assert_eq!((&document["endReason"], &document["errorMessage"]), (&json!("out_of_tea"), &json!("no tea")));
+    server.engine.stop().await;
+}
