@@ -1,0 +1,115 @@
+//! Answers that begin well: 200, and then something else.
+
+use std::collections::BTreeMap;
+
+use outlast_core::Rules;
+use outlast_engine::Settings;
+
+use crate::bench::{Bench, KINDS, Kind};
+use crate::server::{Act, chunked, events};
+use crate::streams::{ends, event, says, words};
+
+fn error(kind: Kind, of: &str) -> String {
+    event(kind, &format!(r#"{{"type":"error","error":{of}}}"#))
+}
+
+#[tokio::test]
+async fn g11_an_error_after_a_200_is_tried_again_unless_it_says_that_this_is_useless() {
+    let cases = [
+        (r#"{"code":502,"message":"no"}"#, "upstream_failed", 3),
+        (r#"{"type":"overloaded_error","message":"no"}"#, "upstream_failed", 3),
+        (r#"{"message":"no"}"#, "upstream_failed", 3),
+        (r#""no""#, "upstream_failed", 3),
+        (r#"{"code":429,"message":"no"}"#, "upstream_rate_limited", 3),
+        (r#"{"type":"rate_limit_error","message":"no"}"#, "upstream_rate_limited", 3),
+        (r#"{"code":400,"message":"no"}"#, "upstream_invalid_request", 1),
+        (r#"{"type":"invalid_request_error","message":"no"}"#, "upstream_invalid_request", 1),
+        (r#"{"code":"content_filter","message":"no"}"#, "upstream_refused", 1),
+        (r#"{"code":"context_length_exceeded","message":"no"}"#, "context_too_long", 1),
+    ];
+    for kind in KINDS {
+        let bench = Bench::new(kind).await;
+        for (of, code, calls) in cases {
+            let body = events(&format!("{}{}", says(kind, "Hé"), error(kind, of)));
+            let outcome = bench.run(vec![vec![Act::Send(body)]]).await;
+            assert_eq!(outcome.told(), (code, "Hé", calls), "{kind:?} {of}");
+            assert_eq!(outcome.error, "upstream broke off: no");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_understood_is_tried_again() {
+    let bad_text = {
+        let mut bytes = events(&says(Kind::OpenAi, "H"));
+        let place = bytes.windows(2).rposition(|window| window == b"H\"").unwrap();
+        bytes[place] = 0xff;
+        bytes
+    };
+    for kind in KINDS {
+        let bench = Bench::new(kind).await;
+        let whole = vec![Act::Send(events(&words(kind)))];
+        let broken = |data: &str| events(&format!("{}{}", says(kind, "Hé"), event(kind, data)));
+        for bytes in [
+            broken("{\"half\":"),
+            broken("<html>"),
+            broken("[]"),
+            broken("7"),
+            broken(&"[".repeat(100_000)),
+            broken("{\"choices\":7,\"type\":7}"),
+            bad_text.clone(),
+            b"HTTP/1.1 200 OK\r\n\r\ndata: \xc3\x28\n\n".to_vec(),
+        ] {
+            let outcome = bench.run(vec![vec![Act::Send(bytes.clone())], whole.clone()]).await;
+            assert_eq!(outcome.told(), ("stop", "Héllo", 2), "{:?}", String::from_utf8_lossy(&bytes));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_line_of_64_mib_is_refused_before_it_is_read() {
+    const MIB: usize = 1024 * 1024;
+    for kind in KINDS {
+        let bench = Bench::new(kind).await;
+        let head = events("data: ");
+        let script = vec![Act::Send(head), Act::Repeat(vec![b'x'; MIB / 16], 64 * 16)];
+        let outcome = bench.run(vec![script]).await;
+        assert_eq!(outcome.told(), ("upstream_failed", "", 3));
+        assert!(outcome.error.contains("more than 1048576 bytes"), "{}", outcome.error);
+        // What both systems hold for the connection is sent; the rest finds nobody who would take it.
+        let sent = bench.upstream.sent();
+        assert!(sent.iter().all(|sent| *sent < 32 * MIB), "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_endless_answer_ends_at_its_limit() {
+    for kind in KINDS {
+        let rules = Rules { answer_bytes: 100_000, ..Rules::default() };
+        let bench = Bench::with(kind, Settings { rules, ..Settings::default() }, BTreeMap::new()).await;
+        let script =
+            vec![Act::Send(events("")), Act::Repeat(says(kind, &"x".repeat(1000)).into_bytes(), 10_000_000)];
+        let outcome = bench.run(vec![script]).await;
+        assert_eq!((outcome.end_reason.as_str(), outcome.calls), ("answer_too_long", 1));
+        assert!((100_000..400_000).contains(&outcome.text.len()), "{} bytes are kept", outcome.text.len());
+    }
+}
+
+#[tokio::test]
+async fn what_follows_the_end_is_not_read() {
+    for kind in KINDS {
+        let bench = Bench::new(kind).await;
+        let body = format!("{}{}{}", words(kind), says(kind, "more"), error(kind, "\"late\""));
+        assert_eq!(bench.run(vec![vec![Act::Send(chunked(&body, 4096))]]).await.told(), ("stop", "Héllo", 1));
+        let hanging = vec![Act::Send(events(&words(kind))), Act::Hang];
+        assert_eq!(bench.run(vec![hanging]).await.told(), ("stop", "Héllo", 1), "nobody waits for the close");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_words_is_an_answer() {
+    for kind in KINDS {
+        let outcome = Bench::new(kind).await.run(vec![vec![Act::Send(events(&ends(kind)))]]).await;
+        assert_eq!(outcome.told(), ("stop", "", 1));
+    }
+}

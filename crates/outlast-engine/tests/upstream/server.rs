@@ -1,0 +1,191 @@
+//! A server that knows no HTTP: it reads a request to its end and then does what its script says.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// One thing that the upstream does.
+#[derive(Clone, Debug)]
+pub(crate) enum Act {
+    /// Sends this at once.
+    Send(Vec<u8>),
+    /// Sends this byte by byte, each in a packet of its own.
+    Drip(Vec<u8>),
+    /// Sends this again and again, at most so often, until the client leaves.
+    Repeat(Vec<u8>, usize),
+    /// Is silent for a while.
+    Wait(Duration),
+    /// Is silent until the client leaves.
+    Hang,
+    /// Breaks the connection.
+    Reset,
+}
+
+/// What one call is answered with. When it is played, the connection is closed.
+pub(crate) type Script = Vec<Act>;
+
+pub(crate) struct Upstream {
+    pub(crate) base_url: String,
+    state: Arc<State>,
+    serving: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct State {
+    play: Mutex<Play>,
+    left: Notify,
+}
+
+#[derive(Default)]
+struct Play {
+    scripts: Vec<Script>,
+    requests: Vec<String>,
+    /// How many bytes of each call's script were taken by the client and its system.
+    sent: Vec<usize>,
+    left_at: Option<Instant>,
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+impl Upstream {
+    pub(crate) async fn start() -> Upstream {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let base_url = format!("http://{}", listener.local_addr().unwrap());
+        let state: Arc<State> = Arc::default();
+        let serving = tokio::spawn(serve(listener, state.clone()));
+        Upstream { base_url, state, serving }
+    }
+
+    /// From now on: one script for each call, then the last again and again.
+    pub(crate) fn play(&self, scripts: Vec<Script>) {
+        *self.state.play.lock().unwrap() = Play { scripts, ..Play::default() };
+    }
+
+    /// The requests since then, head and body.
+    pub(crate) fn requests(&self) -> Vec<String> {
+        self.state.play.lock().unwrap().requests.clone()
+    }
+
+    pub(crate) fn sent(&self) -> Vec<usize> {
+        self.state.play.lock().unwrap().sent.clone()
+    }
+
+    /// When a client left that was kept waiting.
+    pub(crate) async fn left(&self) -> Instant {
+        loop {
+            let notified = self.state.left.notified();
+            if let Some(at) = self.state.play.lock().unwrap().left_at {
+                return at;
+            }
+            notified.await;
+        }
+    }
+}
+
+async fn serve(listener: TcpListener, state: Arc<State>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        stream.set_nodelay(true).unwrap();
+        tokio::spawn(answer(stream, state.clone()));
+    }
+}
+
+async fn answer(mut stream: TcpStream, state: Arc<State>) {
+    let Some(request) = read_request(&mut stream).await else { return };
+    let (call, script) = {
+        let mut play = state.play.lock().unwrap();
+        play.requests.push(request);
+        play.sent.push(0);
+        let call = play.requests.len() - 1;
+        (call, play.scripts.get(call).or(play.scripts.last()).cloned().unwrap_or_default())
+    };
+    let count = |bytes: usize| state.play.lock().unwrap().sent[call] += bytes;
+    for act in script {
+        match act {
+            Act::Send(bytes) => {
+                if stream.write_all(&bytes).await.is_err() {
+                    return;
+                }
+                count(bytes.len());
+            }
+            Act::Drip(bytes) => {
+                for byte in bytes {
+                    if stream.write_all(&[byte]).await.is_err() {
+                        return;
+                    }
+                    tokio::task::yield_now().await;
+                }
+            }
+            Act::Repeat(bytes, times) => {
+                for _ in 0..times {
+                    if stream.write_all(&bytes).await.is_err() {
+                        return;
+                    }
+                    count(bytes.len());
+                }
+            }
+            Act::Wait(pause) => tokio::time::sleep(pause).await,
+            Act::Hang => {
+                // Nothing more comes from the client: what can be read is its leaving.
+                stream.readable().await.ok();
+                state.play.lock().unwrap().left_at = Some(Instant::now());
+                state.left.notify_waiters();
+            }
+            Act::Reset => {
+                stream.set_zero_linger().unwrap();
+                return;
+            }
+        }
+    }
+}
+
+async fn read_request(stream: &mut TcpStream) -> Option<String> {
+    let mut bytes = Vec::new();
+    loop {
+        let text = String::from_utf8_lossy(&bytes);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| {
+                let (name, value) = line.split_once(':')?;
+                name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().unwrap())
+            });
+            if body.len() >= length.unwrap_or_default() {
+                return Some(text.into_owned());
+            }
+        }
+        if stream.read_buf(&mut bytes).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+/// An answer that ends with its connection.
+pub(crate) fn events(body: &str) -> Vec<u8> {
+    [b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n", body.as_bytes()]
+        .concat()
+}
+
+/// An answer in HTTP's own chunks.
+pub(crate) fn chunked(body: &str, size: usize) -> Vec<u8> {
+    let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let mut bytes = head.to_vec();
+    for chunk in body.as_bytes().chunks(size) {
+        bytes.extend(format!("{:x}\r\n", chunk.len()).bytes());
+        bytes.extend(chunk);
+        bytes.extend(b"\r\n");
+    }
+    bytes.extend(b"0\r\n\r\n");
+    bytes
+}
+
+/// An answer of a known length.
+pub(crate) fn document(status: u16, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 {status} Whatever\r\n{headers}content-length: {length}\r\n\r\n{body}").into_bytes()
+}

@@ -1,0 +1,81 @@
+//! Upstreams that say nothing: before the head, in the middle of a token, in the middle of a character.
+
+use std::time::Instant;
+
+use futures_util::future::join_all;
+
+use crate::bench::{Bench, IDLE, KINDS, Kind};
+use crate::server::{Act, events};
+use crate::streams::{ends, says, words};
+
+#[tokio::test]
+async fn silence_is_tried_again_and_ends_as_timed_out() {
+    for kind in KINDS {
+        let said = events(&says(kind, "Hé"));
+        let in_a_token = said[..said.len() - 10].to_vec();
+        let in_a_character = {
+            let place = said.windows(2).position(|window| window == "é".as_bytes()).unwrap();
+            said[..=place].to_vec()
+        };
+        let cases = [
+            ("before the head", Vec::new(), ""),
+            ("in the head", b"HTTP/1.1 200 OK\r\ncontent-ty".to_vec(), ""),
+            ("after the head", events(""), ""),
+            ("in a token", in_a_token, ""),
+            ("in a character", in_a_character, ""),
+            ("after a token", said, "Hé"),
+            ("in an error", b"HTTP/1.1 500 No\r\ncontent-length: 100\r\n\r\nhalf".to_vec(), ""),
+        ];
+        let each = cases.map(|(place, bytes, shown)| async move {
+            let bench = Bench::impatient(kind).await;
+            let began = Instant::now();
+            let outcome = bench.run(vec![vec![Act::Send(bytes), Act::Hang]]).await;
+            assert_eq!(
+                outcome.told(),
+                ("upstream_timed_out", shown, 3),
+                "{kind:?} {place}: {}",
+                outcome.error
+            );
+            assert!(
+                outcome.error.contains("timed out") && outcome.error.contains("600ms"),
+                "{}",
+                outcome.error
+            );
+            assert!(began.elapsed() >= 3 * IDLE, "{place}: each attempt had its time");
+        });
+        join_all(each).await;
+    }
+}
+
+#[tokio::test]
+async fn an_upstream_that_wakes_up_in_time_is_waited_for() {
+    for kind in KINDS {
+        let bench = Bench::impatient(kind).await;
+        let pause = Act::Wait(IDLE / 3);
+        let bytes = events(&format!("{}{}", says(kind, "Hé"), says(kind, "llo")));
+        let (head, tail) = bytes.split_at(bytes.len() / 2);
+        let script = vec![
+            pause.clone(),
+            Act::Send(head.to_vec()),
+            pause.clone(),
+            Act::Send(tail.to_vec()),
+            pause.clone(),
+            Act::Send(b": alive\n\n".to_vec()),
+            pause,
+            Act::Send(ends(kind).into_bytes()),
+        ];
+        assert_eq!(
+            bench.run(vec![script]).await.told(),
+            ("stop", "Héllo", 1),
+            "longer than the limit in all"
+        );
+    }
+}
+
+#[tokio::test]
+async fn b4_the_limit_of_the_model_goes_before_the_limit_of_all() {
+    // The limit of all would let this hang for an hour.
+    let bench = Bench::impatient(Kind::OpenAi).await;
+    let outcome = bench.run(vec![vec![Act::Hang], vec![Act::Send(events(&words(Kind::OpenAi)))]]).await;
+    assert_eq!(outcome.told(), ("stop", "Héllo", 2));
+}
