@@ -6,7 +6,7 @@ use crate::{Command, FailureClass, Refusal, Report};
 /// One thing that can happen, when its turn comes.
 #[derive(Clone, Debug)]
 enum Racer {
-    Asks(Command),
+    Asks(Box<Command>),
     Reports(Report),
 }
 
@@ -28,7 +28,7 @@ fn run(mut world: World, order: Vec<Racer>) -> (World, Vec<Refusal>) {
     let mut refusals = Vec::new();
     for racer in order {
         match racer {
-            Racer::Asks(command) => refusals.extend(world.command(command).err()),
+            Racer::Asks(command) => refusals.extend(world.command(*command).err()),
             Racer::Reports(report) => {
                 world.report(report);
             }
@@ -44,8 +44,8 @@ fn ends(world: &World) -> usize {
 #[test]
 fn i3_cancel_and_completion_racing_in_every_order_a_thousand_times_give_one_end_each() {
     let racers = [
-        Racer::Asks(cancel(G1)),
-        Racer::Asks(cancel(G1)),
+        Racer::Asks(Box::new(cancel(G1))),
+        Racer::Asks(Box::new(cancel(G1))),
         Racer::Reports(says(G1, 1, "Hello")),
         Racer::Reports(finishes(G1, 1)),
         Racer::Reports(breaks(G1, 1, FailureClass::Invalid)),
@@ -64,7 +64,7 @@ fn i3_cancel_and_completion_racing_in_every_order_a_thousand_times_give_one_end_
 #[test]
 fn g5_cancel_racing_recovery_and_retries_ends_it_once() {
     let racers = [
-        Racer::Asks(cancel(G1)),
+        Racer::Asks(Box::new(cancel(G1))),
         Racer::Reports(call_lost(G1)),
         Racer::Reports(breaks(G1, 1, FailureClass::Transient)),
         Racer::Reports(retry_due(G1)),
@@ -79,13 +79,21 @@ fn g5_cancel_racing_recovery_and_retries_ends_it_once() {
 
 #[test]
 fn p5_resume_dismiss_and_cancel_racing_have_one_winner() {
-    let racers = [Racer::Asks(resume(G1)), Racer::Asks(resume(G1)), Racer::Asks(dismiss(G1))];
+    let racers = [
+        Racer::Asks(Box::new(resume(G1))),
+        Racer::Asks(Box::new(resume(G1))),
+        Racer::Asks(Box::new(dismiss(G1))),
+    ];
     for order in orders(&racers) {
         let (world, refusals) = run(given([answering(G1, "Hel"), interrupted(G1)]), order);
         assert_eq!(refusals.len(), 2, "one wins");
         assert!(ends(&world) <= 1);
     }
-    let racers = [Racer::Asks(resume(G1)), Racer::Asks(dismiss(G1)), Racer::Asks(cancel(G1))];
+    let racers = [
+        Racer::Asks(Box::new(resume(G1))),
+        Racer::Asks(Box::new(dismiss(G1))),
+        Racer::Asks(Box::new(cancel(G1))),
+    ];
     for order in orders(&racers) {
         let (world, _) = run(given([answering(G1, "Hel"), interrupted(G1)]), order);
         assert_eq!(ends(&world), 1, "a cancel ends it whoever came first");
@@ -94,7 +102,7 @@ fn p5_resume_dismiss_and_cancel_racing_have_one_winner() {
 
 #[test]
 fn i4_two_starts_racing_begin_one_generation() {
-    for order in orders(&[Racer::Asks(start(G1)), Racer::Asks(start(G2))]) {
+    for order in orders(&[Racer::Asks(Box::new(start(G1))), Racer::Asks(Box::new(start(G2)))]) {
         let (world, refusals) = run(given([]), order);
         let current = world.transcript.state.active().unwrap().id.clone();
         assert_eq!(refusals, [Refusal::Busy { current }]);
