@@ -1,0 +1,29 @@
+/**
+ * Makes `sw.js`: the template with the list of this build's files. Its name for the cache is made of them, so
+ * that a new build is a new cache and an old one is thrown away.
+ */
+
+import { createHash } from "node:crypto";
+import { readFileSync, readdirSync } from "node:fs";
+import type { Plugin } from "vite";
+
+const TEMPLATE = new URL("./sw.template.js", import.meta.url);
+const PUBLIC = new URL("../public/", import.meta.url);
+
+export function serviceWorker(): Plugin {
+  return {
+    name: "outlast-service-worker",
+    apply: "build",
+    generateBundle(_options, bundle) {
+      const built = Object.keys(bundle).filter((name) => name.startsWith("assets/"));
+      const files = ["/", ...[...built, ...readdirSync(PUBLIC)].map((name) => `/${name}`)].sort();
+      const content = Object.values(bundle).map((file) => (file.type === "chunk" ? file.code : file.source));
+      const hash = createHash("sha256");
+      for (const piece of [...files, ...content]) hash.update(piece);
+      const source = readFileSync(TEMPLATE, "utf8")
+        .replace('"%VERSION%"', JSON.stringify(hash.digest("hex").slice(0, 12)))
+        .replace('["%FILES%"]', JSON.stringify(files));
+      this.emitFile({ type: "asset", fileName: "sw.js", source });
+    },
+  };
+}

@@ -1,0 +1,47 @@
+// Keeps the shell of the app, so that it opens without a network. Nothing of a conversation is ever kept here:
+// what the server knows is asked of the server, and everything under /v1 passes by untouched.
+
+const CACHE = "outlast-shell-" + "%VERSION%";
+const FILES = ["%FILES%"];
+
+self.addEventListener("install", (event) => {
+  event.waitUntil(
+    caches
+      .open(CACHE)
+      .then((cache) => cache.addAll(FILES))
+      .then(() => self.skipWaiting()),
+  );
+});
+
+self.addEventListener("activate", (event) => {
+  event.waitUntil(
+    caches
+      .keys()
+      .then((names) =>
+        Promise.all(
+          names
+            .filter((name) => name.startsWith("outlast-shell-") && name !== CACHE)
+            .map((name) => caches.delete(name)),
+        ),
+      )
+      .then(() => self.clients.claim()),
+  );
+});
+
+self.addEventListener("fetch", (event) => {
+  const { request } = event;
+  const url = new URL(request.url);
+  if (request.method !== "GET" || url.origin !== self.location.origin) return;
+  const isPage = request.mode === "navigate" && /^\/(?:$|c\/|inspect\/)/.test(url.pathname);
+  // The page from the network, so that a new version is seen at once; from the cache where there is none.
+  if (isPage) event.respondWith(fetch(request).catch(() => kept("/")));
+  // The rest has its content in its name, or changes with the cache.
+  else if (url.pathname.startsWith("/assets/")) event.respondWith(kept(url.pathname, request));
+  else if (FILES.includes(url.pathname) && url.pathname !== "/")
+    event.respondWith(fetch(request).catch(() => kept(url.pathname)));
+});
+
+async function kept(path, request) {
+  const found = await caches.match(path, { cacheName: CACHE });
+  return found ?? (request ? fetch(request) : Response.error());
+}

@@ -1,0 +1,154 @@
+/** For everyone: with a keyboard alone, with a screen reader, on a phone, in light and in dark. */
+
+import axe from "axe-core";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { agrees, say, sees, settled, until, words } from "./person";
+import { startStage } from "./stage";
+import type { Stage } from "./stage";
+
+let stage: Stage;
+beforeAll(async () => void (stage = await startStage()));
+afterAll(() => stage.end());
+afterEach(() => expect(stage.complaints()).toEqual([]));
+
+const RICH =
+  "# Title\n\nSome **words** and `code`, [a link](https://example.org).\n\n- a\n- b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\nlet a = 1;\n```\n";
+
+/** What axe-core finds that keeps people out. */
+async function barriers(page: Page): Promise<readonly string[]> {
+  await page.evaluate(axe.source);
+  const found = await page.evaluate(() => (globalThis as unknown as { axe: typeof axe }).axe.run(document));
+  return found.violations
+    .filter(({ impact }) => impact === "serious" || impact === "critical")
+    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(" | ")}`);
+}
+
+describe.each(["light", "dark"] as const)("in %s", (colorScheme) => {
+  it.each([1280, 390])("no page keeps anybody out at %i pixels", async (width) => {
+    const context = await stage.context({
+      colorScheme,
+      viewport: { width, height: 800 },
+      reducedMotion: "reduce",
+    });
+    const page = await stage.page("/", context);
+    expect(await barriers(page)).toEqual([]);
+    const name = `rich-${colorScheme}-${width}`;
+    await say(page, stage.upstream.script(name, { thinking: ["hm"], pieces: [RICH, "end"], holdAfter: 1 }));
+    await sees(page, "let a = 1;");
+    await page.getByRole("textbox", { name: "Message" }).fill("next");
+    await page.getByRole("button", { name: "Interrupt" }).waitFor();
+    expect(await barriers(page)).toEqual([]);
+    stage.upstream.go(name);
+    await settled(page);
+    expect(await barriers(page)).toEqual([]);
+    if (width === 390) {
+      await page.getByRole("button", { name: "Show conversations" }).click();
+      await page.locator(".conversation-row").first().waitFor();
+      expect(await barriers(page)).toEqual([]);
+      await page.getByRole("button", { name: "Close the list" }).click();
+    }
+    const failing = stage.upstream.script(`bad-${name}`, { pieces: [], fails: { times: 9, status: 400 } });
+    await page.getByRole("textbox", { name: "Message" }).fill(failing);
+    await page.keyboard.press("Enter");
+    await page.getByText("The answer failed", { exact: true }).waitFor();
+    expect(await barriers(page)).toEqual([]);
+    await page
+      .getByRole("link", { name: /Inspect/ })
+      .last()
+      .click();
+    await page.locator(".event").first().click();
+    expect(await barriers(page)).toEqual([]);
+    // Nothing is wider than the screen.
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
+    await context.close();
+  });
+});
+
+it("everything can be done with the keyboard, and it shows where one is", async () => {
+  const page = await stage.page();
+  // Whoever opens the page may write at once.
+  await until("the field has the focus", async () => (await focused(page)) === "Message");
+  await page.keyboard.type(stage.upstream.script("keys", { pieces: words(30), holdAfter: 20 }));
+  await page.keyboard.press("Shift+Enter");
+  await page.keyboard.type("a second line");
+  await page.keyboard.press("Enter");
+  await sees(page, "word20");
+  await page.keyboard.press("Escape");
+  await page.getByText("Stopped.", { exact: true }).waitFor();
+  await agrees(stage, page);
+  expect(await page.locator(".bubble").textContent()).toBe("script:keys\na second line");
+  await page.keyboard.press("Control+k");
+  expect(await focused(page)).toBe("Search conversations");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("Control+Shift+O");
+  await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
+  await page.goBack();
+  await sees(page, "word20");
+  await page.locator(".skip-link").focus();
+  const seen = new Set<string>();
+  for (let count = 0; count < 30; count += 1) {
+    seen.add(await focused(page));
+    const isVisible = await page.evaluate(() => {
+      const active = document.activeElement;
+      if (active === null || active === document.body) return true;
+      const ring = (element: Element): boolean => getComputedStyle(element).outlineStyle !== "none";
+      // A field inside of a frame may show it at the frame.
+      return (
+        ring(active) ||
+        active.closest(".search, .composer-box, .rename") !== null ||
+        active.matches(".skip-link")
+      );
+    });
+    expect(isVisible, `focus at ${[...seen].at(-1)}`).toBe(true);
+    await page.keyboard.press("Tab");
+  }
+  for (const name of [
+    "New chat",
+    "Search conversations",
+    "Messages",
+    "Copy answer",
+    "Retry",
+    "Continue",
+    "Message",
+  ])
+    expect([...seen]).toContain(name);
+  await page.context().close();
+});
+
+it("what happens is said aloud in whole sentences, not word by word", async () => {
+  const page = await stage.page();
+  await page.evaluate(() => {
+    const said: string[] = [];
+    Object.assign(globalThis, { said });
+    const region = document.querySelector("[aria-live=polite]");
+    new MutationObserver(() => said.push(region?.textContent ?? "")).observe(region as Node, {
+      childList: true,
+      characterData: true,
+      subtree: true,
+    });
+  });
+  await say(page, stage.upstream.script("aloud", { pieces: words(80), everyMs: 2 }));
+  await settled(page);
+  const said = await until("the end was said", () =>
+    page.evaluate(() => {
+      const all = (globalThis as unknown as { said: string[] }).said;
+      return all.at(-1)?.includes("complete") ? all : null;
+    }),
+  );
+  expect(said.map((words) => words.trim())).toEqual(["Answering", "The answer is complete."]);
+  await agrees(stage, page);
+  await page.context().close();
+});
+
+function focused(page: Page): Promise<string> {
+  return page.evaluate(() => {
+    const active = document.activeElement;
+    return (
+      active?.getAttribute("aria-label") ??
+      active?.querySelector("span")?.textContent ??
+      active?.textContent ??
+      ""
+    );
+  });
+}

@@ -1,0 +1,238 @@
+/** Long answers and long conversations: nothing stutters, and nothing piles up. */
+
+import { OutlastClient } from "@outlast/client";
+import type { Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { agrees, copied, lastGeneration, say, sees, settled, textOf, until, words } from "./person";
+import { startStage } from "./stage";
+import type { Stage } from "./stage";
+
+/** A task of this length is felt. */
+const LONGEST_TASK_MS = 100;
+
+let stage: Stage;
+beforeAll(async () => void (stage = await startStage({ OUTLAST_STORE__URL: "memory:" })));
+afterAll(() => stage.end());
+afterEach(() => expect(stage.complaints()).toEqual([]));
+
+/** Begins to note long tasks of the page, and forgets those before. */
+async function measure(page: Page): Promise<() => Promise<readonly number[]>> {
+  await page.evaluate(() => {
+    const tasks: number[] = [];
+    Object.assign(globalThis, { tasks });
+    new PerformanceObserver((list) =>
+      tasks.push(...list.getEntries().map(({ duration }) => duration)),
+    ).observe({
+      type: "longtask",
+    });
+  });
+  return () => page.evaluate(() => (globalThis as unknown as { tasks: number[] }).tasks);
+}
+
+/**
+ * A task is measured by the clock, so that one which had to wait for the processor counts as long. The best of
+ * three is what the page itself needs.
+ */
+async function withoutLongTasks(
+  what: string,
+  run: (turn: number) => Promise<readonly number[]>,
+): Promise<void> {
+  const longest: number[] = [];
+  for (let turn = 1; turn <= 3; turn += 1) {
+    const tasks = await run(turn);
+    longest.push(Math.round(Math.max(0, ...tasks)));
+    if ((longest.at(-1) ?? 0) <= LONGEST_TASK_MS) break;
+  }
+  console.log(`${what}: the longest task took ${longest.join(", then ")} ms`);
+  expect(longest.at(-1)).toBeLessThanOrEqual(LONGEST_TASK_MS);
+}
+
+const SECTION = `## Section
+
+Some **bold** words, \`code\` and [a link](https://example.org/path) in a paragraph that goes on for a while, as
+paragraphs of models do, with a list after it.
+
+- one thing that is said
+- another thing, with *emphasis*
+
+| name | value |
+|---|---|
+| first | 1 |
+| second | 2 |
+
+\`\`\`ts
+export function answer(question: string): number {
+  return question.length === 0 ? 0 : 42;
+}
+\`\`\`
+
+`;
+
+function longAnswer(bytes: number): readonly string[] {
+  const text = SECTION.repeat(Math.ceil(bytes / SECTION.length)).slice(0, bytes);
+  return text.match(/[\s\S]{1,160}/g) ?? [];
+}
+
+/** Streams an answer below a short one, so that nothing is measured but the streaming. */
+async function stream(name: string, pieces: readonly string[], everyMs: number): Promise<readonly number[]> {
+  const page = await stage.page();
+  await say(page, stage.upstream.script(`before-${name}`, { pieces: words(5) }));
+  await settled(page);
+  const tasks = await measure(page);
+  await say(page, stage.upstream.script(name, { pieces, everyMs }));
+  await until("the answer", async () => (await page.locator("[data-role=assistant]").count()) === 2);
+  await settled(page);
+  const found = await tasks();
+  expect(await copied(page)).toBe(textOf(await lastGeneration(stage, page)));
+  await page.context().close();
+  return found;
+}
+
+it("an answer of 200 kB streams without a long task", async () => {
+  await withoutLongTasks("200 kB", (turn) => stream(`long-${turn}`, longAnswer(200_000), 5));
+});
+
+it("a code block of 200 kB streams without a long task", async () => {
+  const code = `\`\`\`\n${"const value = compute(1, 2, 3); // a line of code\n".repeat(4_000)}`;
+  const pieces = code.match(/[\s\S]{1,400}/g) ?? [];
+  await withoutLongTasks("200 kB of code", (turn) => stream(`code-${turn}`, pieces, 8));
+});
+
+it("10,000 messages are scrolled through, and an answer streams below them", async () => {
+  const client = new OutlastClient({ baseUrl: stage.server.url });
+  const { id: conversationId } = await client.createConversation({ title: "A long talk" });
+  const page = await stage.page();
+  await page.evaluate(sayMany, { conversationId, count: 10_000 });
+  await until(
+    "the last answer",
+    async () => (await client.getConversation(conversationId, { limit: 1 })).activeRun === null,
+  );
+  await page.goto(`${stage.url}/c/${conversationId}`);
+  await page.getByText("message 10000", { exact: true }).waitFor();
+  const first = page.getByText("message 1", { exact: true });
+  const scroller = page.locator(".scroller");
+  await until(
+    "the first message",
+    async () => {
+      await scroller.evaluate((box) => box.scrollTo({ top: 0 }));
+      return (await first.count()) > 0;
+    },
+    60_000,
+  );
+  expect(await page.locator(".row").count()).toBeLessThan(120);
+  await page.getByRole("button", { name: "Jump to latest" }).click();
+  await page.getByText("message 10000", { exact: true }).waitFor();
+  await withoutLongTasks("10,000 messages", async (turn) => {
+    const tasks = await measure(page);
+    await say(page, stage.upstream.script(`below-${turn}`, { pieces: words(400), everyMs: 4 }));
+    await until("the answer", async () => (await page.locator("[data-role=assistant]").count()) > turn - 1);
+    await sees(page, "word400");
+    await settled(page);
+    await agrees(stage, page);
+    return tasks();
+  });
+  await page.context().close();
+}, 120_000);
+
+/**
+ * Says so many things at once, all through one connection of the page. Each takes the place of the one before, so
+ * that none waits for an answer.
+ */
+async function sayMany({ conversationId, count }: { conversationId: string; count: number }): Promise<void> {
+  const socket = new WebSocket(`ws://${location.host}/v1/conversations/${conversationId}/ws`);
+  await new Promise((resolve) => (socket.onopen = resolve));
+  let accepted = 0;
+  const done = new Promise<void>((resolve) => {
+    socket.onmessage = ({ data }) => {
+      if (String(data).includes('"type":"chat.accepted"')) accepted += 1;
+      if (accepted === count) resolve();
+    };
+  });
+  socket.send('{"type":"hello","payload":{}}');
+  for (let number = 1; number <= count; number += 1) {
+    const payload = { content: `message ${number}`, whenBusy: "interrupt" };
+    socket.send(JSON.stringify({ type: "chat.send", requestId: `many-${number}`, payload }));
+    // Not faster than they are answered: nobody keeps ten thousand frames.
+    while (number - accepted > 200) await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  await done;
+  socket.close();
+}
+
+it("what is being read stays where it is while older messages come in", async () => {
+  const client = new OutlastClient({ baseUrl: stage.server.url });
+  const { id: conversationId } = await client.createConversation({ title: "Anchored" });
+  for (let number = 1; number <= 300; number += 1)
+    await client.startGeneration({
+      conversationId,
+      content: `note ${number} ${"x ".repeat(number % 90)}`,
+      whenBusy: "interrupt",
+    });
+  const page = await stage.page(`/c/${conversationId}`);
+  await page.getByText(/^note 300 /).waitFor();
+  const scroller = page.locator(".scroller");
+  await scroller.hover();
+  const jumps: number[] = [];
+  for (let turn = 0; turn < 40; turn += 1) {
+    // Where the first row in sight is before and after a small step: the difference must be the step.
+    const before = await scroller.evaluate((box) => {
+      const edge = box.getBoundingClientRect().top;
+      const row = [...box.querySelectorAll<HTMLElement>("[data-message]")].find(
+        (row) => row.getBoundingClientRect().bottom > edge + 200,
+      );
+      return {
+        id: row?.dataset["message"] ?? "",
+        top: row?.getBoundingClientRect().top ?? 0,
+        scroll: box.scrollTop,
+      };
+    });
+    await page.mouse.wheel(0, -150);
+    await page.evaluate(
+      () => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve))),
+    );
+    const after = await scroller.evaluate((box, id) => {
+      const row = box.querySelector(`[data-message="${id}"]`);
+      return row === null ? null : row.getBoundingClientRect().top;
+    }, before.id);
+    if (after !== null) jumps.push(after - before.top);
+  }
+  for (const jump of jumps) {
+    expect(jump).toBeGreaterThanOrEqual(-2);
+    expect(jump).toBeLessThanOrEqual(400);
+  }
+  await page.context().close();
+});
+
+it("memory does not grow with replays", async () => {
+  const page = await stage.page();
+  await say(page, stage.upstream.script("again", { pieces: longAnswer(100_000), everyMs: 3 }));
+  await settled(page);
+  const { id } = await lastGeneration(stage, page);
+  const path = new URL(page.url()).pathname;
+  const session = await page.context().newCDPSession(page);
+  const heap = async (): Promise<number> => {
+    await session.send("HeapProfiler.collectGarbage");
+    const { usedSize } = await session.send("Runtime.getHeapUsage");
+    return usedSize;
+  };
+  const round = async (): Promise<void> => {
+    await page.getByRole("link", { name: "Inspect how this answer was made" }).click();
+    await page.locator(".badge.is-completed").waitFor();
+    await page.getByRole("button", { name: "1×" }).click();
+    await page.getByRole("button", { name: "Play" }).click();
+    await page.getByRole("button", { name: "Pause" }).waitFor();
+    await page.getByRole("link", { name: "Back to the conversation" }).click();
+    await page.waitForURL(`**${path}`);
+    await page.locator(".md-code").last().waitFor();
+  };
+  await round();
+  await round();
+  const before = await heap();
+  for (let turn = 0; turn < 5; turn += 1) await round();
+  const after = await heap();
+  console.log(
+    `heap after replays of ${id}: ${(before / 1e6).toFixed(1)} MB, then ${(after / 1e6).toFixed(1)} MB`,
+  );
+  expect(after).toBeLessThan(before * 1.25 + 2_000_000);
+  await page.context().close();
+});

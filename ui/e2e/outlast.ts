@@ -1,0 +1,75 @@
+/** Starts real servers on free ports of the loopback address, and ends those it started. */
+
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const binary = resolve(
+  process.env["OUTLAST_BIN"] ?? fileURLToPath(new URL("../../target/debug/outlast", import.meta.url)),
+);
+
+export interface Server {
+  readonly url: string;
+  readonly port: number;
+  /** As a crash does it. */
+  kill(): Promise<void>;
+  /** Again, on the same port and the same data. */
+  restart(): Promise<void>;
+  /** For good. */
+  end(): Promise<void>;
+}
+
+export async function startServer(settings: Readonly<Record<string, string>> = {}): Promise<Server> {
+  if (!existsSync(binary)) {
+    throw new Error(
+      `there is no server at ${binary}: build it with "cargo build -p outlast", or name one in OUTLAST_BIN`,
+    );
+  }
+  const data = mkdtempSync(join(tmpdir(), "outlast-ui-"));
+  const env = { ...process.env, ...settings };
+  let child = launch(data, 0, env);
+  const port = await child.ready;
+  return {
+    url: `http://127.0.0.1:${port}`,
+    port,
+    kill: () => kill(child.process),
+    async restart() {
+      child = launch(data, port, env);
+      await child.ready;
+    },
+    async end() {
+      await kill(child.process);
+      rmSync(data, { recursive: true, force: true });
+    },
+  };
+}
+
+interface Launched {
+  readonly process: ChildProcess;
+  readonly ready: Promise<number>;
+}
+
+function launch(data: string, port: number, env: NodeJS.ProcessEnv): Launched {
+  const process = spawn(binary, ["serve", "--listen", `127.0.0.1:${port}`, "--data", data], { env });
+  let said = "";
+  const ready = new Promise<number>((resolve, reject) => {
+    process.on("exit", () => reject(new Error(`the server did not start: ${said}`)));
+    process.stderr.on("data", (chunk: Buffer) => (said += chunk.toString()));
+    process.stdout.on("data", (chunk: Buffer) => {
+      said += chunk.toString();
+      const address = /http:\/\/[\d.]+:(\d+)/.exec(said);
+      if (address !== null) resolve(Number(address[1]));
+    });
+  });
+  return { process, ready };
+}
+
+async function kill(process: ChildProcess): Promise<void> {
+  if (process.exitCode !== null || process.signalCode !== null) return;
+  const gone = new Promise((resolve) => process.once("exit", resolve));
+  process.kill("SIGKILL");
+  await gone;
+}

@@ -1,0 +1,151 @@
+/** The list of conversations, drafts, colours, and the app without a network. */
+
+import { OutlastClient } from "@outlast/client";
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { agrees, say, sees, settled, until, words } from "./person";
+import { startStage } from "./stage";
+import type { Stage } from "./stage";
+
+let stage: Stage;
+beforeAll(async () => void (stage = await startStage()));
+afterAll(() => stage.end());
+afterEach(() => expect(stage.complaints()).toEqual([]));
+
+it("conversations are found, renamed, deleted and loaded as far back as they go", async () => {
+  const client = new OutlastClient({ baseUrl: stage.server.url });
+  for (let number = 1; number <= 55; number += 1)
+    await client.createConversation({ title: `Talk ${number}` });
+  const page = await stage.page();
+  const rows = page.locator(".conversation-row");
+  await until("a page of the list", async () => (await rows.count()) === 50);
+  expect(await rows.first().textContent()).toContain("Talk 55");
+  await page.getByRole("button", { name: "Load more" }).click();
+  await until("all of the list", async () => (await rows.count()) === 55);
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("talk 17");
+  await until("what was searched", async () => (await rows.count()) === 1);
+  await page.keyboard.press("Enter");
+  await page.waitForURL(/\/c\/conv_/);
+  await rows.first().hover();
+  await page.getByRole("button", { name: "Rename Talk 17" }).click();
+  await page.keyboard.type("Talk about talk 17 again");
+  await page.keyboard.press("Enter");
+  await page.locator(".page-head h1", { hasText: "Talk about talk 17 again" }).waitFor();
+  await rows.first().hover();
+  await page.getByRole("button", { name: "Delete Talk about talk 17 again" }).click();
+  await page.getByRole("button", { name: "Keep" }).click();
+  expect(await rows.count()).toBe(1);
+  await rows.first().hover();
+  await page.getByRole("button", { name: "Delete Talk about talk 17 again" }).click();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
+  await page.getByText("Nothing has this name.").waitFor();
+  await page.context().close();
+});
+
+it("a dot in the list of another tab tells that an answer is under way, and that it is over", async () => {
+  const context = await stage.context();
+  const here = await stage.page("/", context);
+  const there = await stage.page("/", context);
+  await say(here, stage.upstream.script("dot", { pieces: words(20), holdAfter: 10 }));
+  await there.locator(".dot-live").waitFor();
+  stage.upstream.go("dot");
+  await there.locator(".dot-live").waitFor({ state: "detached" });
+  await settled(here);
+  await agrees(stage, here);
+  await context.close();
+});
+
+it("drafts outlive a reload, each in its conversation", async () => {
+  const page = await stage.page();
+  const field = page.getByRole("textbox", { name: "Message" });
+  await field.fill("for later");
+  await page.reload();
+  expect(await field.inputValue()).toBe("for later");
+  await field.fill(stage.upstream.script("drafts", { pieces: words(3) }));
+  await field.press("Enter");
+  await settled(page);
+  await field.fill("for this one");
+  await page.getByRole("link", { name: "New chat", exact: true }).click();
+  await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
+  expect(await field.inputValue()).toBe("");
+  await page.goBack();
+  await sees(page, "word3");
+  expect(await field.inputValue()).toBe("for this one");
+  await page.context().close();
+});
+
+it("the reader is left alone away from the end, and led back there by a button", async () => {
+  const page = await stage.page();
+  const pieces = words(2_000);
+  await say(page, stage.upstream.script("scroll", { pieces, everyMs: 1, holdAfter: 1_500 }));
+  await sees(page, "word1500");
+  const scroller = page.locator(".scroller");
+  const distance = (): Promise<number> =>
+    scroller.evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
+  await until("the end in sight", async () => (await distance()) < 2);
+  await scroller.hover();
+  await page.mouse.wheel(0, -600);
+  await page.getByRole("button", { name: "Jump to latest" }).waitFor();
+  const before = await scroller.evaluate((box) => box.scrollTop);
+  stage.upstream.go("scroll");
+  await sees(page, "word2000");
+  await settled(page);
+  expect(await scroller.evaluate((box) => box.scrollTop)).toBe(before);
+  await page.getByRole("button", { name: "Jump to latest" }).click();
+  await until("the end in sight", async () => (await distance()) < 2);
+  await page.getByRole("button", { name: "Jump to latest" }).waitFor({ state: "detached" });
+  await agrees(stage, page);
+  await page.context().close();
+});
+
+it("the model that was chosen answers, also after a reload", async () => {
+  const page = await stage.page();
+  await page.getByLabel("Model").selectOption("demo");
+  await page.reload();
+  await say(page, "Say 12 words");
+  await settled(page);
+  const [, id] = /\/c\/(.+)$/.exec(page.url()) ?? [];
+  const { data } = await new OutlastClient({ baseUrl: stage.server.url }).listGenerations({
+    conversationId: id ?? "",
+  });
+  expect(data[0]).toMatchObject({ model: "demo", status: "completed" });
+  await page.context().close();
+});
+
+it("the colours that were chosen stay", async () => {
+  const page = await stage.page();
+  const ground = (): Promise<string> => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const light = await ground();
+  await page.getByRole("button", { name: /^Colours/ }).click();
+  await page.getByRole("button", { name: /^Colours: light/ }).click();
+  expect(await ground()).not.toBe(light);
+  await page.reload();
+  await page.getByRole("button", { name: /^Colours: dark/ }).waitFor();
+  expect(await ground()).not.toBe(light);
+  await page.context().close();
+});
+
+it("the app opens without a network, and keeps nothing of a conversation outside of the server", async () => {
+  const page = await stage.page();
+  await say(page, stage.upstream.script("shell", { pieces: words(9) }));
+  await settled(page);
+  await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
+  await until("the shell is kept", () => page.evaluate(() => navigator.serviceWorker.controller !== null));
+  stage.site.cut(true);
+  await page.context().setOffline(true);
+  await page.reload();
+  await page.getByRole("link", { name: "Outlast, new chat" }).waitFor();
+  const kept = await page.evaluate(async () => {
+    const names = await caches.keys();
+    const requests = await Promise.all(names.map(async (name) => (await caches.open(name)).keys()));
+    return requests.flat().map(({ url }) => new URL(url).pathname);
+  });
+  expect(kept).toContain("/");
+  expect(kept.filter((path) => path.startsWith("/v1"))).toEqual([]);
+  stage.site.cut(false);
+  await page.context().setOffline(false);
+  await sees(page, "word9");
+  await agrees(stage, page);
+  await page.context().close();
+});

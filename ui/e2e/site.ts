@@ -1,0 +1,118 @@
+/**
+ * The way from a browser to a server. It serves the built app and passes `/v1` on, as if the binary had the app
+ * inside; with OUTLAST_UI_EMBEDDED set it does, and everything is passed on. The Host header stays as the browser
+ * sent it: the server answers only pages of its own origin.
+ */
+
+import { createReadStream, existsSync, statSync } from "node:fs";
+import { createServer, request } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { connect } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
+import { extname, join, normalize } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const isEmbedded = process.env["OUTLAST_UI_EMBEDDED"] !== undefined;
+const dist = fileURLToPath(new URL("../dist/", import.meta.url));
+
+/** What the binary will send: everything that the app must be able to live with. */
+const POLICY =
+  "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:; " +
+  "script-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'";
+
+const TYPES: Readonly<Record<string, string>> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml",
+  ".png": "image/png",
+  ".webmanifest": "application/manifest+json",
+};
+
+export interface Site {
+  readonly url: string;
+  /** Passes nothing on any more, and ends what is open, until it is called with false. */
+  cut(isCut: boolean): void;
+  close(): Promise<void>;
+}
+
+export async function startSite(port: number): Promise<Site> {
+  if (!isEmbedded && !existsSync(join(dist, "index.html")))
+    throw new Error('there is no app in dist: "npm run build" first');
+  const sockets = new Set<Socket>();
+  let isCut = false;
+  const server = createServer((asked, answer) => {
+    if (!isEmbedded && asked.url?.startsWith("/v1/") !== true) return file(asked, answer);
+    if (isCut) return void asked.socket.destroy();
+    pass(port, asked, answer);
+  });
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.on("close", () => sockets.delete(socket));
+  });
+  server.on("upgrade", (asked: IncomingMessage, socket: Socket, head: Buffer) => {
+    if (isCut) return void socket.destroy();
+    tunnel(port, asked, socket, head);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const end = (): void => sockets.forEach((socket) => socket.destroy());
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    cut(value) {
+      isCut = value;
+      if (value) end();
+    },
+    async close() {
+      end();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+function pass(port: number, asked: IncomingMessage, answer: ServerResponse): void {
+  const options = { host: "127.0.0.1", port, path: asked.url, method: asked.method, headers: asked.headers };
+  const upstream = request(options, (response) => {
+    answer.writeHead(response.statusCode ?? 502, response.headers);
+    response.pipe(answer);
+    // A body that breaks off must break off here too, rather than look whole.
+    response.on("aborted", () => answer.destroy());
+  });
+  // A server that is not there refuses the connection; so does this.
+  upstream.on("error", () => asked.socket.destroy());
+  answer.on("close", () => upstream.destroy());
+  asked.pipe(upstream);
+}
+
+function tunnel(port: number, asked: IncomingMessage, socket: Socket, head: Buffer): void {
+  const upstream = connect(port, "127.0.0.1", () => {
+    const lines = [`${asked.method} ${asked.url} HTTP/1.1`];
+    for (let place = 0; place < asked.rawHeaders.length; place += 2)
+      lines.push(`${asked.rawHeaders[place]}: ${asked.rawHeaders[place + 1]}`);
+    upstream.write(`${lines.join("\r\n")}\r\n\r\n`);
+    upstream.write(head);
+    upstream.pipe(socket);
+    socket.pipe(upstream);
+  });
+  for (const [one, other] of [
+    [upstream, socket],
+    [socket, upstream],
+  ] as const) {
+    one.on("error", () => {});
+    one.on("close", () => other.destroy());
+  }
+}
+
+/** A file of the app, or the app itself for a path that it makes sense of. */
+function file(asked: IncomingMessage, answer: ServerResponse): void {
+  const path = normalize(decodeURIComponent(new URL(asked.url ?? "/", "http://site").pathname));
+  const wanted = join(dist, path);
+  const isFile = wanted.startsWith(dist) && existsSync(wanted) && statSync(wanted).isFile();
+  if (!isFile && extname(path) !== "") return void answer.writeHead(404).end();
+  const found = isFile ? wanted : join(dist, "index.html");
+  answer.writeHead(200, {
+    "content-type": TYPES[extname(found)] ?? "application/octet-stream",
+    "content-security-policy": POLICY,
+    "cache-control": path.startsWith("/assets/") ? "public, max-age=31536000, immutable" : "no-cache",
+  });
+  createReadStream(found).pipe(answer);
+}

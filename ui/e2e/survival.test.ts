@@ -1,0 +1,134 @@
+/** An answer outlives whatever happens to the page, the network and the server. */
+
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { agrees, note, say, sees, settled, until, words } from "./person";
+import { startStage } from "./stage";
+import type { Stage } from "./stage";
+
+let stage: Stage;
+beforeAll(async () => void (stage = await startStage()));
+afterAll(() => stage.end());
+afterEach(() => expect(stage.complaints()).toEqual([]));
+
+/** An answer that waits in the middle until the test says so. */
+function held(name: string): string {
+  return stage.upstream.script(name, { pieces: words(120), everyMs: 4, holdAfter: 60 });
+}
+
+describe("an answer goes on to its end", () => {
+  it("when the page is reloaded in the middle", async () => {
+    const page = await stage.page();
+    await say(page, held("reload"));
+    await sees(page, "word60");
+    await page.reload();
+    await sees(page, "word60");
+    await page.reload();
+    stage.upstream.go("reload");
+    await settled(page);
+    await agrees(stage, page);
+    await page.context().close();
+  });
+
+  it("when the reader goes elsewhere and comes back", async () => {
+    const page = await stage.page();
+    await say(page, held("away"));
+    await sees(page, "word60");
+    const address = page.url();
+    await page.getByRole("link", { name: "New chat", exact: true }).click();
+    await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
+    await page.goto("about:blank");
+    stage.upstream.go("away");
+    await page.goto(address);
+    await settled(page);
+    await agrees(stage, page);
+    await page.context().close();
+  });
+
+  it("when the browser is closed and opened again", async () => {
+    const context = await stage.context();
+    const page = await stage.page("/", context);
+    await say(page, held("closed"));
+    await sees(page, "word60");
+    const address = new URL(page.url()).pathname;
+    const storageState = await context.storageState();
+    await context.close();
+    stage.upstream.go("closed");
+    const again = await stage.page("/", await stage.context({ storageState }));
+    // The way back is offered where a new conversation begins.
+    await again.locator(".way-back").click();
+    expect(new URL(again.url()).pathname).toBe(address);
+    await settled(again);
+    await agrees(stage, again);
+    await again.context().close();
+  });
+
+  it("when the device is offline in the middle, and says so quietly", async () => {
+    const page = await stage.page();
+    await say(page, held("offline"));
+    await sees(page, "word60");
+    await page.context().setOffline(true);
+    stage.site.cut(true);
+    await note(page, "You are offline. The answer goes on without you.");
+    stage.upstream.go("offline");
+    stage.site.cut(false);
+    await page.context().setOffline(false);
+    await note(page, "Reconnected, caught up");
+    await settled(page);
+    await agrees(stage, page);
+    await page.context().close();
+  });
+
+  it("when the server is killed and started again while the page is open", async () => {
+    const page = await stage.page();
+    await say(page, held("killed"));
+    await sees(page, "word60");
+    await stage.server.kill();
+    await note(page, "Connection lost. Trying again…");
+    stage.upstream.go("killed");
+    await stage.server.restart();
+    await until("the end", async () => (await page.locator(".message-foot .pulse").count()) === 0);
+    await settled(page);
+    const { attempt } = await agrees(stage, page);
+    expect(attempt).toBeGreaterThan(1);
+    await page.context().close();
+  });
+
+  it("when the tab is hidden for longer than it keeps its connection", async () => {
+    const page = await stage.page();
+    await say(page, stage.upstream.script("hidden", { pieces: words(40) }));
+    await settled(page);
+    // Time is the page's own from here on: it is told that minutes pass, and waits for none of them.
+    await page.clock.install();
+    await page.reload();
+    await sees(page, "word40");
+    await page.evaluate(hide, true);
+    for (let seconds = 0; seconds < 70; seconds += 5) {
+      await page.clock.runFor(5_000);
+      // The server's signs of life come in real time: one journey to it for every few seconds of the page's.
+      await page.evaluate(() => fetch("/v1/models").then((answer) => answer.text()));
+    }
+    const other = await stage.page(new URL(page.url()).pathname, page.context());
+    await say(other, held("hidden-2"));
+    await sees(other, "word60");
+    expect(await page.locator("[data-role=assistant]").count()).toBe(1);
+    await page.evaluate(hide, false);
+    await page.clock.resume();
+    await sees(page, "word60");
+    stage.upstream.go("hidden-2");
+    for (const tab of [page, other]) {
+      await settled(tab);
+      await agrees(stage, tab);
+    }
+    await page.context().close();
+  });
+});
+
+/** What a browser does to a tab that goes to the background. */
+function hide(isHidden: boolean): void {
+  Object.defineProperty(document, "visibilityState", {
+    configurable: true,
+    get: () => (isHidden ? "hidden" : "visible"),
+  });
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => isHidden });
+  document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
+}

@@ -1,0 +1,85 @@
+/** What the assistant said, and what can be done with it. */
+
+import type { Message, Part } from "@outlast/client";
+import type { ReactNode } from "react";
+import { Markdown } from "../markdown/markdown";
+import { CopyButton } from "../shell/copy-button";
+import { Icon } from "../shell/icon";
+import { Link } from "../shell/link";
+import { Thinking } from "./thinking";
+import { ToolUse } from "./tool-card";
+
+export interface AssistantMessageProps {
+  readonly message: Message;
+  readonly parts: readonly Part[];
+  readonly isWriting: boolean;
+  readonly isCurrent: boolean;
+}
+
+export function AssistantMessage({ message, parts, isWriting, isCurrent }: AssistantMessageProps): ReactNode {
+  return (
+    <article className="assistant-message" aria-label="Assistant" aria-busy={isWriting}>
+      {parts.map((part, place) => (
+        <AssistantPart
+          key={place}
+          part={part}
+          messageId={message.id}
+          since={message.createdAt}
+          isWriting={isWriting && place === parts.length - 1}
+        />
+      ))}
+      <footer className={isCurrent ? "message-foot is-current" : "message-foot"}>
+        {isWriting ? (
+          <span className="pulse" title="Being written" />
+        ) : (
+          <>
+            <CopyButton text={textOfParts(parts)} label="Copy answer" />
+            {message.generationId !== null && (
+              <Link
+                to={{ type: "inspect", generationId: message.generationId }}
+                className="quiet-button"
+                label="Inspect how this answer was made"
+              >
+                <Icon name="inspect" />
+                <span>Inspect</span>
+              </Link>
+            )}
+            {!isCurrent && <Ending message={message} />}
+          </>
+        )}
+      </footer>
+    </article>
+  );
+}
+
+function textOfParts(parts: readonly Part[]): string {
+  return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+}
+
+interface AssistantPartProps {
+  readonly part: Part;
+  readonly messageId: string;
+  readonly since: string;
+  readonly isWriting: boolean;
+}
+
+function AssistantPart({ part, messageId, since, isWriting }: AssistantPartProps): ReactNode {
+  switch (part.type) {
+    case "text":
+      return <Markdown text={part.text} isStreaming={isWriting} />;
+    case "thinking":
+      return <Thinking text={part.text} messageId={messageId} since={since} isThinking={isWriting} />;
+    case "tool_use":
+      return <ToolUse name={part.name} input={part.input} />;
+    case "tool_result":
+    case "image":
+      return null;
+  }
+}
+
+/** How an earlier answer ended, if it is not whole. */
+function Ending({ message }: { readonly message: Message }): ReactNode {
+  if (message.status === "cancelled") return <span className="ending">Stopped</span>;
+  if (message.status === "error") return <span className="ending">Failed: {message.errorMessage}</span>;
+  return null;
+}

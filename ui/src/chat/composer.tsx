@@ -1,0 +1,126 @@
+/** Where a person writes. */
+
+import type { UseConversation } from "@outlast/client/react";
+import { useEffect, useRef } from "react";
+import type { FormEvent, KeyboardEvent, ReactNode } from "react";
+import { sentence } from "../shell/sentence";
+import { Icon } from "../shell/icon";
+import { ModelPicker } from "./model-picker";
+import { quietly } from "./quietly";
+import { useDraft } from "./use-draft";
+import type { ModelChoice } from "./use-model";
+
+export interface ComposerProps {
+  readonly chat: UseConversation;
+  readonly model: ModelChoice;
+  readonly onSend: (text: string, whenBusy: "queue" | "interrupt") => void;
+}
+
+/** Where there is no keyboard, Enter is the only way to a new line. */
+const isTouch = matchMedia("(hover: none) and (pointer: coarse)").matches;
+
+export function Composer({ chat, model, onSend }: ComposerProps): ReactNode {
+  const [text, setText] = useDraft(chat);
+  const field = useRef<HTMLTextAreaElement>(null);
+  const isBusy = chat.isGenerating || chat.view?.activeRun != null;
+  const hasText = text.trim() !== "";
+  useEffect(() => {
+    if (!isTouch) field.current?.focus({ preventScroll: true });
+  }, []);
+  useEffect(() => fit(field.current), [text]);
+
+  const send = (whenBusy: "queue" | "interrupt"): void => {
+    if (!hasText) return;
+    setText("");
+    onSend(text.trim(), whenBusy);
+    field.current?.focus();
+  };
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    send("queue");
+  };
+  const press = (event: KeyboardEvent): void => {
+    if (event.key !== "Enter" || event.shiftKey || event.nativeEvent.isComposing || isTouch) return;
+    event.preventDefault();
+    send(isBusy && (event.ctrlKey || event.metaKey) ? "interrupt" : "queue");
+  };
+  return (
+    <form className="composer" onSubmit={submit}>
+      <Trouble chat={chat} />
+      <div className="composer-box">
+        <textarea
+          ref={field}
+          rows={1}
+          value={text}
+          placeholder={isBusy ? "Write the next message" : "Write a message"}
+          aria-label="Message"
+          onChange={(event) => setText(event.target.value)}
+          onKeyDown={press}
+        />
+        <div className="composer-bar">
+          <ModelPicker choice={model} />
+          <span className="composer-buttons">
+            {isBusy && hasText && (
+              <>
+                <button type="submit" className="button" title="Send when this answer has ended (Enter)">
+                  <Icon name="queue" />
+                  Queue
+                </button>
+                <button
+                  type="button"
+                  className="button"
+                  title="Stop this answer and send now (Ctrl Enter)"
+                  onClick={() => send("interrupt")}
+                >
+                  <Icon name="interrupt" />
+                  Interrupt
+                </button>
+              </>
+            )}
+            {chat.isGenerating ? (
+              <button
+                type="button"
+                className="round-button is-stop"
+                aria-label="Stop"
+                title="Stop (Esc)"
+                onClick={() => quietly(chat.cancel())}
+              >
+                <Icon name="stop" />
+              </button>
+            ) : (
+              !isBusy && (
+                <button
+                  type="submit"
+                  className="round-button"
+                  aria-label="Send"
+                  title="Send (Enter)"
+                  disabled={!hasText}
+                >
+                  <Icon name="send" />
+                </button>
+              )
+            )}
+          </span>
+        </div>
+      </div>
+    </form>
+  );
+}
+
+/** Why the last thing that was tried failed. What a message says about itself is not said again. */
+function Trouble({ chat }: { readonly chat: UseConversation }): ReactNode {
+  const { error, pending } = chat;
+  if (error === null || pending.some((message) => message.error === error)) return null;
+  return (
+    <p className="trouble" role="alert">
+      That did not work. {sentence(error.detail)}
+    </p>
+  );
+}
+
+/** Browsers that can, fit the field to its text by themselves. */
+function fit(field: HTMLTextAreaElement | null): void {
+  if (field === null || CSS.supports("field-sizing", "content")) return;
+  field.style.height = "auto";
+  field.style.height = `${field.scrollHeight}px`;
+}

@@ -1,0 +1,51 @@
+/** Where a conversation begins. */
+
+import { useConversations } from "@outlast/client/react";
+import { useState } from "react";
+import type { ReactNode } from "react";
+import { client } from "../client";
+import { Icon } from "../shell/icon";
+import { Link } from "../shell/link";
+import { titleOf } from "../shell/title";
+
+const EXAMPLES = [
+  "Tell me what you do, in 400 words",
+  "How do I come back to an answer after the network was lost?",
+  "Compare tea and coffee in a small table",
+] as const;
+
+export function EmptyState({ onSend }: { readonly onSend: (text: string) => void }): ReactNode {
+  return (
+    <div className="empty">
+      <h2>What would you like to know?</h2>
+      <p>Reload, close the tab or lose the network: the answer is finished and waits for you.</p>
+      <ul className="examples" aria-label="Examples">
+        {EXAMPLES.map((example) => (
+          <li key={example}>
+            <button type="button" className="example" onClick={() => onSend(example)}>
+              {example}
+            </button>
+          </li>
+        ))}
+      </ul>
+      <WayBack />
+    </div>
+  );
+}
+
+/** The conversation that this person had open before. */
+function WayBack(): ReactNode {
+  const [last] = useState(() => client.lastPosition());
+  const { conversations } = useConversations();
+  const conversation = conversations.find(({ id }) => id === last?.conversationId);
+  if (conversation === undefined) return null;
+  const isLive = conversation.generationStatus === "generating";
+  return (
+    <Link to={{ type: "conversation", id: conversation.id }} className="way-back">
+      <Icon name="back" />
+      <span>
+        Back to “<bdi>{titleOf(conversation)}</bdi>”{isLive && ", being answered"}
+      </span>
+    </Link>
+  );
+}

@@ -1,0 +1,23 @@
+import type { ReactNode } from "react";
+import { showTurns } from "../markdown/bidi";
+import type { ModelChoice } from "./use-model";
+
+export function ModelPicker({ choice }: { readonly choice: ModelChoice }): ReactNode {
+  const { models, chosen, choose } = choice;
+  const [first] = models;
+  if (first === undefined) return <span className="model" />;
+  if (models.length === 1) return <span className="model">{showTurns(first)}</span>;
+  const fallback = models.includes("default") ? "default" : first;
+  return (
+    <label className="model is-choice">
+      <span className="visually-hidden">Model</span>
+      <select value={chosen ?? fallback} onChange={(event) => choose(event.target.value)}>
+        {models.map((model) => (
+          <option key={model} value={model}>
+            {showTurns(model)}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

@@ -1,0 +1,79 @@
+/** The messages of a conversation. Only those near what is read are in the page. */
+
+import type { UseConversation } from "@outlast/client/react";
+import { useRef } from "react";
+import type { ReactNode } from "react";
+import { Icon } from "../shell/icon";
+import { MessageRow } from "./message-row";
+import { PendingRow } from "./pending-row";
+import { TurnStatus } from "./turn-status";
+import { useFollow } from "./use-follow";
+import { useWindow } from "./use-window";
+
+/** How many older messages are fetched at a time. */
+const PAGE = 200;
+
+export function Transcript({ chat }: { readonly chat: UseConversation }): ReactNode {
+  const scroller = useRef<HTMLDivElement>(null);
+  const { view, pending, generation } = chat;
+  const messages = view?.messages ?? [];
+  const newest = pending.at(-1)?.requestId;
+  const { isFollowing, follow, content } = useFollow(scroller, newest);
+  const rows = useWindow({
+    messages,
+    scroller,
+    isFollowing,
+    loadOlder: view?.hasMore === true ? () => chat.loadOlder(PAGE) : null,
+  });
+  const jump = (): void => {
+    rows.toEnd();
+    follow();
+  };
+  const running = view?.activeRun?.status === "running" ? view.activeRun.generationId : null;
+  return (
+    <div className="transcript">
+      <div className="scroller" ref={scroller} tabIndex={0} role="region" aria-label="Messages">
+        <div className="column" ref={content}>
+          <div ref={rows.top} className="edge" aria-hidden="true">
+            {chat.isLoadingOlder && "Loading older messages…"}
+          </div>
+          {view !== null &&
+            messages
+              .slice(rows.start, rows.end)
+              .map((message) => (
+                <MessageRow
+                  key={message.id}
+                  message={message}
+                  parts={view.overlayParts[message.id] ?? message.parts}
+                  isWriting={message.status === "streaming" && message.generationId === running}
+                  isQueued={view.queue.some((run) => run.generationId === message.generationId)}
+                  isCurrent={message.generationId === generation?.id}
+                  onUnqueue={chat.cancel}
+                />
+              ))}
+          {rows.end < messages.length ? (
+            <div ref={rows.bottom} className="edge" aria-hidden="true" />
+          ) : (
+            <>
+              {pending.map((message) => (
+                <PendingRow
+                  key={message.requestId}
+                  message={message}
+                  onResend={chat.resend}
+                  onDiscard={chat.discard}
+                />
+              ))}
+              <TurnStatus chat={chat} />
+            </>
+          )}
+        </div>
+      </div>
+      {(!isFollowing || rows.end < messages.length) && (
+        <button type="button" className="jump" onClick={jump}>
+          <Icon name="down" />
+          <span>Jump to latest</span>
+        </button>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,69 @@
+/** Keeps the end in sight while the reader is there, and leaves the reader alone elsewhere. */
+
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
+import type { RefObject } from "react";
+
+/** This near to the end counts as at the end. */
+const NEAR_PX = 56;
+
+export interface Follow {
+  readonly isFollowing: boolean;
+  /** Goes to the end and stays there. */
+  readonly follow: () => void;
+  /** What grows. */
+  readonly content: RefObject<HTMLDivElement | null>;
+}
+
+/** Whoever sends something wants to see it: a change of `newest` leads to the end. */
+export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: string | undefined): Follow {
+  const content = useRef<HTMLDivElement>(null);
+  const following = useRef(true);
+  const [isFollowing, setFollowing] = useState(true);
+
+  const set = useCallback((value: boolean) => {
+    following.current = value;
+    setFollowing(value);
+  }, []);
+
+  const toEnd = useCallback(() => {
+    const element = scroller.current;
+    if (element !== null) element.scrollTop = element.scrollHeight;
+  }, [scroller]);
+
+  const follow = useCallback(() => {
+    set(true);
+    // Once for what is there, and once for what is drawn because of it.
+    toEnd();
+    requestAnimationFrame(toEnd);
+  }, [set, toEnd]);
+
+  useLayoutEffect(() => {
+    if (newest !== undefined) follow();
+  }, [newest, follow]);
+
+  useEffect(() => {
+    const element = scroller.current;
+    const inner = content.current;
+    if (element === null || inner === null) return;
+    let last = element.scrollTop;
+    const scrolled = (): void => {
+      const { scrollTop, scrollHeight, clientHeight } = element;
+      const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR_PX;
+      // Only a move upwards is a wish to read on there: growing text moves the end, not the reader.
+      if (isAtEnd && scrollTop >= last - 1) set(true);
+      else if (scrollTop < last - 1 && !isAtEnd) set(false);
+      last = scrollTop;
+    };
+    const grew = new ResizeObserver(() => following.current && toEnd());
+    grew.observe(inner);
+    grew.observe(element);
+    element.addEventListener("scroll", scrolled, { passive: true });
+    toEnd();
+    return () => {
+      grew.disconnect();
+      element.removeEventListener("scroll", scrolled);
+    };
+  }, [scroller, set, toEnd]);
+
+  return { isFollowing, follow, content };
+}

@@ -1,0 +1,59 @@
+/** What a person said: as it was written, without Markdown. */
+
+import type { Part } from "@outlast/client";
+import { useState } from "react";
+import type { ReactNode } from "react";
+import { showTurns } from "../markdown/bidi";
+import { Picture } from "./picture";
+import { quietly } from "./quietly";
+
+/** Longer messages are folded: pasted files would push everything else away. */
+const FOLD_AT = 2_000;
+
+export interface UserMessageProps {
+  readonly parts: readonly Part[];
+  readonly note: string | null;
+  /** Takes it back while it waits. */
+  readonly onRemove?: (() => Promise<unknown>) | null;
+  readonly children?: ReactNode;
+}
+
+export function UserMessage({ parts, note, onRemove = null, children }: UserMessageProps): ReactNode {
+  return (
+    <article className="user-message" aria-label="You">
+      <div className="bubble" dir="auto">
+        {parts.map((part, place) =>
+          part.type === "text" ? (
+            <Text key={place} text={part.text} />
+          ) : part.type === "image" ? (
+            <Picture key={place} url={part.url} />
+          ) : null,
+        )}
+      </div>
+      {(note !== null || children) && (
+        <div className="user-note">
+          {note}
+          {onRemove !== null && (
+            <button type="button" className="link-button" onClick={() => quietly(onRemove())}>
+              Remove
+            </button>
+          )}
+          {children}
+        </div>
+      )}
+    </article>
+  );
+}
+
+function Text({ text }: { readonly text: string }): ReactNode {
+  const [isWhole, setWhole] = useState(false);
+  if (text.length <= FOLD_AT || isWhole) return <p>{showTurns(text)}</p>;
+  return (
+    <>
+      <p>{showTurns(text.slice(0, FOLD_AT))}…</p>
+      <button type="button" className="link-button" onClick={() => setWhole(true)}>
+        Show all
+      </button>
+    </>
+  );
+}

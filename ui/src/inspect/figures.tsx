@@ -1,0 +1,42 @@
+/** The generation in figures. */
+
+import type { Generation } from "@outlast/client";
+import type { ReactNode } from "react";
+import { showTurns } from "../markdown/bidi";
+import { duration } from "../shell/duration";
+import type { Timeline } from "./timeline";
+
+export interface FiguresProps {
+  readonly generation: Generation | null;
+  readonly timeline: Timeline;
+}
+
+export function Figures({ generation, timeline }: FiguresProps): ReactNode {
+  const { firstWordMs, attempts, retractions, inputTokens, outputTokens, characters } = timeline;
+  const figures: readonly (readonly [string, string])[] = [
+    ["Model", generation === null ? "…" : showTurns(generation.model)],
+    ["Took", duration(timeline.end - timeline.start)],
+    ["First word", firstWordMs === null ? "none" : duration(firstWordMs)],
+    ["Attempts", String(attempts)],
+    ["Withdrawn", String(retractions)],
+    ["Characters", characters.toLocaleString("en")],
+    ["Tokens read", tokens(inputTokens, generation?.inputTokens)],
+    ["Tokens written", tokens(outputTokens, generation?.outputTokens)],
+  ];
+  return (
+    <dl className="figures">
+      {figures.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+/** Some models do not count. */
+function tokens(seen: number, known = 0): string {
+  const count = Math.max(seen, known);
+  return count === 0 ? "not told" : count.toLocaleString("en");
+}

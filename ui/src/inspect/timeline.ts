@@ -1,0 +1,158 @@
+/** What a generation did, and how long each thing took, read from its events. */
+
+import type { OutlastEvent } from "@outlast/client";
+import { sentence } from "../shell/sentence";
+
+export type SpanKind = "queued" | "attempt" | "wait" | "interrupted";
+
+export interface Span {
+  readonly kind: SpanKind;
+  readonly name: string;
+  /** Milliseconds since the epoch. */
+  readonly from: number;
+  /** Null while it goes on. */
+  readonly to: number | null;
+  /** When the first word of an attempt came. */
+  readonly firstWord: number | null;
+  /** How it ended, if not well. */
+  readonly trouble: string | null;
+  /** Whether what it said was withdrawn. */
+  readonly isRetracted: boolean;
+}
+
+export interface Timeline {
+  readonly start: number;
+  readonly end: number;
+  readonly spans: readonly Span[];
+  readonly attempts: number;
+  readonly retractions: number;
+  readonly pieces: number;
+  readonly characters: number;
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  /** The first word of all, since the beginning. */
+  readonly firstWordMs: number | null;
+}
+
+type Draft = { -readonly [Key in keyof Span]: Span[Key] };
+
+/** `now` is the end of what is not over yet; null if everything is. */
+export function timelineOf(events: readonly OutlastEvent[], now: number | null = null): Timeline {
+  const reader = new Reader();
+  for (const event of events) reader.take(event);
+  return reader.finish(events, now ?? 0);
+}
+
+class Reader {
+  readonly #spans: Draft[] = [];
+  #open: Draft | null = null;
+  #retractions = 0;
+  #pieces = 0;
+  #characters = 0;
+  #inputTokens = 0;
+  #outputTokens = 0;
+  #firstWord: number | null = null;
+
+  take(event: OutlastEvent): void {
+    const at = Date.parse(event.ts);
+    switch (event.type) {
+      case "generation.queued":
+        return this.#begin("queued", "Waits for its turn", at);
+      case "chat.started":
+        return this.#begin("attempt", `Attempt ${event.payload.attempt}`, at);
+      case "chat.delta":
+      case "thinking.delta":
+        return this.#say(event.payload.text, event.payload.chunks ?? 1, at);
+      case "usage":
+        this.#inputTokens += event.payload.inputTokens;
+        this.#outputTokens += event.payload.outputTokens;
+        return;
+      case "attempt.retracted":
+        this.#retractions += 1;
+        return this.#retract(event.payload.reason, at);
+      case "retry.scheduled":
+        this.#fail(event.payload.reason);
+        return this.#begin("wait", "Waits before the next attempt", at);
+      case "chat.interrupted":
+        this.#fail(event.payload.reason);
+        return this.#begin("interrupted", "Interrupted, waits for a person", at);
+      case "chat.error":
+        this.#fail(event.payload.errorMessage);
+        return this.#close(at);
+      case "chat.cancelled":
+        this.#fail(`cancelled: ${event.payload.reason}`);
+        return this.#close(at);
+      case "chat.resumed":
+      case "chat.done":
+        return this.#close(at);
+      default:
+        return;
+    }
+  }
+
+  finish(events: readonly OutlastEvent[], now: number): Timeline {
+    const start = Date.parse(events[0]?.ts ?? "") || 0;
+    const end = Math.max(start, Date.parse(events.at(-1)?.ts ?? "") || 0, start === 0 ? 0 : now);
+    return {
+      start,
+      end,
+      // One that took no time has nothing to show.
+      spans: this.#spans.filter(({ kind, from, to }) => kind !== "queued" || to === null || to - from > 5),
+      attempts: this.#spans.filter(({ kind }) => kind === "attempt").length,
+      retractions: this.#retractions,
+      pieces: this.#pieces,
+      characters: this.#characters,
+      inputTokens: this.#inputTokens,
+      outputTokens: this.#outputTokens,
+      firstWordMs: this.#firstWord === null ? null : this.#firstWord - start,
+    };
+  }
+
+  #begin(kind: SpanKind, name: string, at: number): void {
+    this.#close(at);
+    this.#open = { kind, name, from: at, to: null, firstWord: null, trouble: null, isRetracted: false };
+    this.#spans.push(this.#open);
+  }
+
+  #close(at: number): void {
+    if (this.#open !== null) this.#open.to ??= at;
+    this.#open = null;
+  }
+
+  #fail(reason: string): void {
+    const attempt = this.#open ?? this.#spans.findLast(({ kind }) => kind === "attempt");
+    if (attempt?.kind === "attempt") attempt.trouble ??= sentence(reason);
+  }
+
+  /** The attempt that is withdrawn may have been over for long: the server that made it was gone. */
+  #retract(reason: string, at: number): void {
+    const attempt = this.#spans.findLast(({ kind }) => kind === "attempt");
+    if (attempt === undefined) return;
+    attempt.isRetracted = true;
+    attempt.trouble ??= sentence(reason);
+    if (this.#open === attempt) this.#close(at);
+  }
+
+  #say(text: string, chunks: number, at: number): void {
+    this.#pieces += chunks;
+    this.#characters += text.length;
+    this.#firstWord ??= at;
+    if (this.#open !== null) this.#open.firstWord ??= at;
+  }
+}
+
+/** How many pieces came in each of so many equal stretches of time. */
+export function rate(
+  events: readonly OutlastEvent[],
+  { start, end }: Timeline,
+  bins: number,
+): readonly number[] {
+  const counts = new Array<number>(bins).fill(0);
+  const width = Math.max(1, end - start);
+  for (const event of events) {
+    if (event.type !== "chat.delta" && event.type !== "thinking.delta") continue;
+    const place = Math.min(bins - 1, Math.floor(((Date.parse(event.ts) - start) / width) * bins));
+    counts[place] = (counts[place] ?? 0) + (event.payload.chunks ?? 1);
+  }
+  return counts;
+}

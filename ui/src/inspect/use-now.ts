@@ -1,0 +1,15 @@
+/** The time, for something that goes on. */
+
+import { useEffect, useState } from "react";
+
+const TICK_MS = 500;
+
+export function useNow(isRunning: boolean): number | null {
+  const [now, setNow] = useState(() => Date.now());
+  useEffect(() => {
+    if (!isRunning) return;
+    const timer = setInterval(() => setNow(Date.now()), TICK_MS);
+    return () => clearInterval(timer);
+  }, [isRunning]);
+  return isRunning ? now : null;
+}

@@ -1,0 +1,23 @@
+import { OutlastProvider } from "@outlast/client/react";
+import { StrictMode } from "react";
+import { createRoot } from "react-dom/client";
+import { App } from "./app";
+import { client } from "./client";
+import { registerServiceWorker } from "./shell/service-worker";
+import "./styles/base.css";
+import "./styles/shell.css";
+import "./styles/chat.css";
+import "./styles/composer.css";
+
+const root = document.getElementById("root");
+if (root === null) throw new Error("the page has no #root");
+
+createRoot(root).render(
+  <StrictMode>
+    <OutlastProvider client={client}>
+      <App />
+    </OutlastProvider>
+  </StrictMode>,
+);
+
+registerServiceWorker();

@@ -1,0 +1,76 @@
+/** Words with emphasis, links and code. */
+
+import type { Token, Tokens } from "marked";
+import type { ReactNode } from "react";
+import { Icon } from "../shell/icon";
+import { showTurns } from "./bidi";
+import { decodeEntities } from "./entities";
+import { safeUrl } from "./safe-url";
+
+/** Deeper than this, signs are shown as they are written. */
+export const MAX_DEPTH = 12;
+
+export function renderInline(tokens: readonly Token[] | undefined, depth: number): ReactNode {
+  return tokens?.map((token, place) => <Inline key={place} token={token} depth={depth} />);
+}
+
+/** Text as the reader of Markdown hands it over: character references are still in it. */
+export function plain(text: string): string {
+  return showTurns(decodeEntities(text));
+}
+
+function Inline({ token, depth }: { readonly token: Token; readonly depth: number }): ReactNode {
+  if (depth > MAX_DEPTH) return plain(token.raw);
+  const inner = (): ReactNode => renderInline((token as Tokens.Generic).tokens, depth + 1);
+  switch (token.type) {
+    case "strong":
+      return <strong>{inner()}</strong>;
+    case "em":
+      return <em>{inner()}</em>;
+    case "del":
+      return <del>{inner()}</del>;
+    case "br":
+      return <br />;
+    case "codespan":
+      return <code>{showTurns((token as Tokens.Codespan).text)}</code>;
+    case "link":
+      return <Link address={(token as Tokens.Link).href}>{inner()}</Link>;
+    case "image":
+      return <Picture token={token as Tokens.Image} />;
+    case "escape":
+      return showTurns((token as Tokens.Escape).text);
+    case "text": {
+      const text = token as Tokens.Text;
+      return text.tokens === undefined ? plain(text.text) : inner();
+    }
+    default:
+      return plain(token.raw);
+  }
+}
+
+interface LinkProps {
+  readonly address: string;
+  readonly children: ReactNode;
+}
+
+function Link({ address, children }: LinkProps): ReactNode {
+  const url = safeUrl(address);
+  if (url === null) return <span className="md-dead-link">{children}</span>;
+  // The address is in the title, because the text may say anything.
+  return (
+    <a href={url} target="_blank" rel="noopener noreferrer nofollow" title={showTurns(url)}>
+      {children}
+    </a>
+  );
+}
+
+/** A picture from elsewhere would tell its owner who reads this, and when. It is a link instead. */
+function Picture({ token }: { readonly token: Tokens.Image }): ReactNode {
+  const label = plain(token.text).trim() || "Image";
+  return (
+    <span className="md-picture">
+      <Icon name="picture" />
+      <Link address={token.href}>{label}</Link>
+    </span>
+  );
+}

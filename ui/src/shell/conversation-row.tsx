@@ -1,0 +1,81 @@
+/** One conversation in the list, with what is going on in it. */
+
+import type { ConversationDocument, ConversationStatus } from "@outlast/client";
+import { memo, useState } from "react";
+import type { ReactNode } from "react";
+import { Icon } from "./icon";
+import { Link } from "./link";
+import { RenameField } from "./rename-field";
+import { titleOf } from "./title";
+
+/** What a dot beside the name says. Those that are over and well have none. */
+const STATES: Partial<Readonly<Record<ConversationStatus, readonly [string, string]>>> = {
+  generating: ["live", "answering now"],
+  awaiting_approval: ["waits", "waits for your decision"],
+  paused: ["waits", "paused"],
+  interrupted: ["waits", "interrupted"],
+  error: ["failed", "failed"],
+};
+
+export interface ConversationRowProps {
+  readonly conversation: ConversationDocument;
+  readonly isCurrent: boolean;
+  readonly onOpen: () => void;
+  readonly onRename: (title: string) => Promise<unknown>;
+  readonly onDelete: () => void;
+}
+
+export const ConversationRow = memo(function ConversationRow(props: ConversationRowProps): ReactNode {
+  const { conversation, isCurrent, onOpen, onRename, onDelete } = props;
+  const [isRenaming, setRenaming] = useState(false);
+  const title = titleOf(conversation);
+  const state = STATES[conversation.generationStatus];
+  if (isRenaming)
+    return (
+      <li className="conversation-row">
+        <RenameField title={title} onRename={onRename} onClose={() => setRenaming(false)} />
+      </li>
+    );
+  return (
+    <li className={isCurrent ? "conversation-row is-current" : "conversation-row"}>
+      <Link
+        to={{ type: "conversation", id: conversation.id }}
+        className="conversation-link"
+        isCurrent={isCurrent}
+        onFollow={onOpen}
+      >
+        <bdi>{title}</bdi>
+        {state !== undefined && (
+          <span className={`dot dot-${state[0]}`} title={state[1]}>
+            <span className="visually-hidden">, {state[1]}</span>
+          </span>
+        )}
+      </Link>
+      <span className="row-actions">
+        <button
+          type="button"
+          className="icon-button"
+          aria-label={`Rename ${title}`}
+          title="Rename"
+          onClick={() => setRenaming(true)}
+        >
+          <Icon name="pencil" />
+        </button>
+        <button
+          type="button"
+          className="icon-button"
+          aria-label={`Delete ${title}`}
+          title="Delete"
+          onClick={onDelete}
+        >
+          <Icon name="trash" />
+        </button>
+      </span>
+    </li>
+  );
+}, isSameRow);
+
+/** The functions do the same each time. */
+function isSameRow(before: ConversationRowProps, now: ConversationRowProps): boolean {
+  return before.conversation === now.conversation && before.isCurrent === now.isCurrent;
+}

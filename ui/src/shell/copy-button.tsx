@@ -1,0 +1,44 @@
+/** Copies a text, and says so for a moment. */
+
+import { useEffect, useState } from "react";
+import type { ReactNode } from "react";
+import { announce } from "./announcer";
+import { Icon } from "./icon";
+
+const SAID_MS = 1_600;
+
+export interface CopyButtonProps {
+  readonly text: string;
+  readonly label: string;
+  /** Shown beside the picture. */
+  readonly words?: string;
+}
+
+export function CopyButton({ text, label, words }: CopyButtonProps): ReactNode {
+  const [done, setDone] = useState<"copied" | "failed" | null>(null);
+  useEffect(() => {
+    if (done === null) return;
+    const timer = setTimeout(() => setDone(null), SAID_MS);
+    return () => clearTimeout(timer);
+  }, [done]);
+  const copy = async (): Promise<void> => {
+    const result = await navigator.clipboard.writeText(text).then(
+      () => "copied" as const,
+      () => "failed" as const,
+    );
+    setDone(result);
+    announce(result === "copied" ? "Copied" : "Could not copy");
+  };
+  return (
+    <button
+      type="button"
+      className="quiet-button"
+      aria-label={words === undefined ? label : undefined}
+      title={label}
+      onClick={() => void copy()}
+    >
+      <Icon name={done === "copied" ? "check" : "copy"} />
+      {words !== undefined && <span>{done === "failed" ? "Not allowed" : words}</span>}
+    </button>
+  );
+}

@@ -1,0 +1,10 @@
+/** What the server says in lower case and without a full stop, as a sentence. */
+
+import { showTurns } from "../markdown/bidi";
+
+export function sentence(detail: string): string {
+  const text = showTurns(detail.trim());
+  if (text === "") return "";
+  const whole = text[0]?.toUpperCase() + text.slice(1);
+  return /[.!?…]$/.test(whole) ? whole : `${whole}.`;
+}
