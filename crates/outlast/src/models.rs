@@ -117,6 +117,22 @@ mod tests {
     }
 
     #[test]
+    fn b2_the_settings_in_the_documents_can_be_copied() {
+        let text = include_str!("../../../docs/models.md");
+        let block = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(block.as_bytes()).unwrap();
+        let mut config = Config::load(Some(file.path()), std::iter::empty()).unwrap();
+        assert!(config.models.len() >= 8, "{:?}", config.models.keys());
+        for model in config.models.values_mut() {
+            if let ModelConfig::Openai(upstream) | ModelConfig::Anthropic(upstream) = model {
+                (upstream.api_key_env, upstream.api_key_file) = (None, None); // this machine has no keys
+            }
+        }
+        open(&config.models).unwrap();
+    }
+
+    #[test]
     fn b7_what_cannot_be_used_stops_the_start_in_one_line_that_names_it() {
         let empty = tempfile::NamedTempFile::new().unwrap();
         let mut broken = tempfile::NamedTempFile::new().unwrap();

@@ -290,6 +290,20 @@ fn anthropic_thinking_then_tools() {
 }
 
 #[test]
+fn anthropic_calls_are_handed_on_when_their_block_ends() {
+    let whole = include_str!("recorded/anthropic-thinking-tools.txt");
+    let first = whole.match_indices("event: content_block_start").nth(3).unwrap().0;
+    let lines = anthropic(&whole[..first]);
+    assert_eq!(
+        lines[2..],
+        [
+            r#"calls toolu_01 get_weather {"location":"San Francisco, CA"}"#,
+            "failed upstream_failed upstream ended too early"
+        ]
+    );
+}
+
+#[test]
 fn anthropic_overloaded_in_the_middle() {
     let lines = anthropic(include_str!("recorded/anthropic-overloaded.txt"));
     assert_eq!(lines, ["says Hel", "failed upstream_failed upstream broke off: Overloaded"]);
