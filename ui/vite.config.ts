@@ -26,6 +26,18 @@ export default defineConfig({
         test: {
           name: "e2e",
           include: ["e2e/*.test.ts"],
+          exclude: ["e2e/long.test.ts"],
+          testTimeout: 60_000,
+          hookTimeout: 60_000,
+          fileParallelism: false,
+        },
+      },
+      // Measured by the clock: only a machine that does nothing else can tell.
+      {
+        extends: true,
+        test: {
+          name: "speed",
+          include: ["e2e/long.test.ts"],
           testTimeout: 60_000,
           hookTimeout: 60_000,
           fileParallelism: false,

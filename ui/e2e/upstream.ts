@@ -26,8 +26,13 @@ export interface Upstream {
   close(): Promise<void>;
 }
 
+interface ChatMessage {
+  readonly role: string;
+  readonly content: unknown;
+}
+
 interface Chat {
-  readonly messages: readonly { readonly role: string; readonly content: unknown }[];
+  readonly messages: readonly ChatMessage[];
 }
 
 export async function startUpstream(): Promise<Upstream> {
@@ -36,13 +41,21 @@ export async function startUpstream(): Promise<Upstream> {
   const gates = new Map<string, { readonly open: () => void; readonly passed: Promise<void> }>();
   const server = createServer((asked, answer) => {
     void read(asked).then(async (chat) => {
-      const said = chat.messages.map(({ content }) => textOf(content));
-      const last = chat.messages.findLastIndex(({ role }) => role === "user");
-      const name = /script:(\S+)/.exec(said[last] ?? "")?.[1] ?? said[last] ?? "";
+      // A model that is told to go on is told so by a message of its own; the one before names the script.
+      const asked = chat.messages.findLastIndex(
+        (message) => message.role === "user" && scripts.has(nameIn(message)),
+      );
+      const name = nameIn(chat.messages[asked]);
       const script = scripts.get(name) ?? { pieces: ["I have ", "nothing to say."] };
       const call = (calls.get(name) ?? 0) + 1;
       calls.set(name, call);
-      await play(script, call, begunBy(chat, script), answer, gates.get(name)?.passed);
+      await play(
+        script,
+        call,
+        begunBy(chat.messages.slice(asked + 1), script),
+        answer,
+        gates.get(name)?.passed,
+      );
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -86,7 +99,7 @@ async function play(
   for (const [place, piece] of script.pieces.entries()) {
     if (answer.destroyed) return;
     if (place < from) continue;
-    if (breaks !== undefined && call <= breaks.times && place === breaks.after) return void answer.destroy();
+    if (breaks !== undefined && call <= breaks.times && place === breaks.after) return void answer.end();
     if (place === script.holdAfter) await gate;
     await say({ content: piece });
   }
@@ -94,17 +107,19 @@ async function play(
   answer.end("data: [DONE]\n\n");
 }
 
+function nameIn(message: ChatMessage | undefined): string {
+  const text = textOf(message?.content ?? "");
+  return /script:(\S+)/.exec(text)?.[1] ?? text;
+}
+
 /** How many pieces the model is said to have said already, when it is asked to go on. */
-function begunBy(chat: Chat, script: Script): number {
-  const last = chat.messages.at(-1);
-  if (last?.role !== "assistant") return 0;
-  const begun = textOf(last.content);
-  let text = "";
-  for (const [place, piece] of script.pieces.entries()) {
-    if (text === begun) return place;
-    text += piece;
-  }
-  return text === begun ? script.pieces.length : 0;
+function begunBy(since: readonly ChatMessage[], script: Script): number {
+  const begun = since.find(({ role }) => role === "assistant");
+  if (begun === undefined) return 0;
+  const text = textOf(begun.content).trimEnd();
+  for (let count = 1; count <= script.pieces.length; count += 1)
+    if (script.pieces.slice(0, count).join("").trimEnd() === text) return count;
+  return 0;
 }
 
 function textOf(content: unknown): string {
