@@ -32,7 +32,7 @@ export default defineConfig({
           fileParallelism: false,
         },
       },
-      // Measured by the clock: only a machine that does nothing else can tell.
+      // These measure, and take as long as the rest together.
       {
         extends: true,
         test: {

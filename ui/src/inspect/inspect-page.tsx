@@ -95,7 +95,7 @@ export function InspectPage({ generationId, onMenu }: InspectPageProps): ReactNo
         )}
         {log.isForgotten && <p className="turn-note">The events of this generation are no longer kept.</p>}
         <Figures generation={generation} timeline={timeline} />
-        <RateChart events={events} size={size} timeline={timeline} cursor={cursor} />
+        {timeline.pieces > 0 && <RateChart events={events} timeline={timeline} cursor={cursor} />}
         <Spans timeline={timeline} cursor={cursor} />
         <ReplayBar replay={replay} />
         {answer !== "" && <Answer text={answer} isStreaming={!log.isOver || cursor !== null} />}

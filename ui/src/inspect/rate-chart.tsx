@@ -11,7 +11,6 @@ const HEIGHT = 48;
 
 export interface RateChartProps {
   readonly events: readonly OutlastEvent[];
-  readonly size: number;
   readonly timeline: Timeline;
   readonly cursor: number | null;
 }
