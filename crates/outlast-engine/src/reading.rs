@@ -72,8 +72,9 @@ impl Engine {
         // Its document was written when its status last changed; what was said since is in the log.
         let loaded = self.shared.store.load(&document.conversation_id, 0).await?;
         let state = loaded.as_ref().map(to_state).transpose()?;
-        match state.as_ref().and_then(|state| state.generation(id)) {
+        match state.as_ref().and_then(|state| state.generation(id)).filter(|generation| !generation.ended()) {
             Some(generation) => Ok(generation_document(&document.conversation_id, generation)),
+            // It has ended meanwhile: now its document has all of it, which the state has no longer.
             None => self.generation_document(user, id).await,
         }
     }

@@ -83,6 +83,25 @@ async fn g2_g4_a_generation_that_nobody_follows_is_finished_and_saved() {
     assert_eq!(bench.engine.owners(), 0, "a conversation at rest has no owner");
 }
 
+/// Its document and its conversation are read one after the other, and it may end in between.
+#[tokio::test(flavor = "multi_thread")]
+async fn b3_whoever_reads_that_it_is_complete_reads_its_words() {
+    for _ in 0..300 {
+        let bench = Bench::new(say(&["a", "b"], Duration::ZERO), Settings::default());
+        let started = bench.start().await.unwrap();
+        let read = async {
+            loop {
+                let generation = bench.generation(&started).await;
+                if generation.status == GenerationStatus::Completed {
+                    break plain_text(&generation.content_parts);
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        assert_eq!(tokio::time::timeout(MINUTE, read).await.unwrap(), "ab");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn g12_one_that_nobody_watches_is_abandoned_and_a_watched_one_is_not() {
     let slow = || say(&["a", "b"], 29 * MINUTE);
