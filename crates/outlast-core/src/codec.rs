@@ -62,7 +62,7 @@ pub fn decode(line: &[u8]) -> Result<Entry, DecodeError> {
 }
 
 /// The front of a line: enough to filter by generation, to name the event and to see an end.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Head<'a> {
     /// Which generation the event belongs to.
@@ -82,28 +82,55 @@ impl Head<'_> {
 
 /// Looks at the front of a line without parsing the rest.
 pub fn head(line: &[u8]) -> Result<Head<'_>, DecodeError> {
-    match quick_head(line) {
-        Some(head) => Ok(head),
-        None => Ok(serde_json::from_slice(line)?),
+    Heads::default().of(line)
+}
+
+/// Looks at the fronts of many lines. Words follow words of the same generation, so most fronts differ
+/// from the one before in nothing but seq and time, and are known without being read again.
+#[derive(Default)]
+pub struct Heads<'a> {
+    /// The last front from behind its time to the end of its type.
+    same: &'a [u8],
+    head: Option<Head<'a>>,
+}
+
+impl<'a> Heads<'a> {
+    /// The front of the next line.
+    pub fn of(&mut self, line: &'a [u8]) -> Result<Head<'a>, DecodeError> {
+        let rest = behind_time(line);
+        if let (Some(rest), Some(head)) = (rest, &self.head)
+            && rest.starts_with(self.same)
+        {
+            return Ok(head.clone());
+        }
+        let Some((head, length)) = rest.and_then(quick_head) else {
+            return Ok(serde_json::from_slice(line)?);
+        };
+        self.same = rest.map_or(&[], |rest| &rest[..length]);
+        Ok(self.head.insert(head).clone())
     }
 }
 
-/// The usual case: our own field order and nothing escaped in the ids. Anything else is left to serde.
-fn quick_head(line: &[u8]) -> Option<Head<'_>> {
+/// What follows the time, in our own field order. Anything else is left to serde.
+fn behind_time(line: &[u8]) -> Option<&[u8]> {
     const TIME: usize = "2026-01-01T00:00:00.000Z".len();
     let rest = line.strip_prefix(b"{\"seq\":")?;
     let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
-    let rest = rest[digits..].strip_prefix(b",\"ts\":\"")?;
-    let rest = rest.get(TIME..)?.strip_prefix(b"\",\"generationId\":")?;
+    rest[digits..].strip_prefix(b",\"ts\":\"")?.get(TIME..)
+}
+
+/// The usual case, with nothing escaped in the ids: the head, and how many bytes tell it.
+fn quick_head(behind_time: &[u8]) -> Option<(Head<'_>, usize)> {
+    let rest = behind_time.strip_prefix(b"\",\"generationId\":")?;
     let (generation_id, rest) = quick_string(rest)?;
     let (_, rest) = quick_string(rest.strip_prefix(b",\"requestId\":")?)?;
-    let (kind, _) = quick_string(rest.strip_prefix(b",\"type\":")?)?;
+    let (kind, rest) = quick_string(rest.strip_prefix(b",\"type\":")?)?;
     let text = |bytes| std::str::from_utf8(bytes).ok().map(Cow::Borrowed);
     let generation_id = match generation_id {
         Some(id) => Some(text(id)?),
         None => None,
     };
-    Some(Head { generation_id, kind: text(kind?)? })
+    Some((Head { generation_id, kind: text(kind?)? }, behind_time.len() - rest.len()))
 }
 
 /// A string without escapes, or null, and what follows it.
@@ -148,6 +175,27 @@ mod tests {
             let head = head(&line).unwrap();
             assert_eq!((head.generation_id.as_deref(), &*head.kind), (Some("gen_1"), "chat.delta"));
         }
+    }
+
+    #[test]
+    fn many_heads_are_what_each_is_alone() {
+        let texts = ["a", "b", "\",\"type\":\"chat.done\"", "\\"];
+        let mut lines: Vec<Vec<u8>> =
+            texts.iter().flat_map(|text| [encode(&entry("r", text)), encode(&entry("\"", text))]).collect();
+        for (n, kind) in Event::KINDS.iter().enumerate() {
+            let generation = if n % 3 == 0 { "null".into() } else { format!("\"gen_{}\"", n % 2) };
+            let line = format!(
+                r#"{{"seq":{n},"ts":"2026-01-01T00:00:00.000Z","generationId":{generation},"requestId":null,"type":"{kind}"}}"#
+            );
+            lines.extend([line.clone().into_bytes(), line.into_bytes()]);
+        }
+        lines.push(br#"{"type":"chat.delta","seq":1}"#.to_vec());
+        let mut heads = Heads::default();
+        for line in lines.iter().chain(lines.iter().rev()) {
+            assert_eq!(heads.of(line).unwrap(), head(line).unwrap(), "{}", String::from_utf8_lossy(line));
+            assert_eq!(head(line).unwrap(), serde_json::from_slice(line).unwrap());
+        }
+        assert!(heads.of(b"{}").is_err());
     }
 
     #[test]

@@ -29,7 +29,7 @@ mod proofs;
 mod testing;
 
 pub use choices::{CancelReason, Decision, Producer, RetryMode, RetryOf, ToolStream};
-pub use codec::{DecodeError, Head, decode, encode, head};
+pub use codec::{DecodeError, Head, Heads, decode, encode, head};
 pub use command::{Command, Earlier, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, Start, WhenBusy};
 pub use context::{Context, ContextMessage, Prompt, Sources, ToolSpec, context};
 pub use conversation::Conversation;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use outlast_core::{Command, Conversation, ConversationId, Seq, UserId};
 use outlast_store::{Store, StoreError};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -130,10 +131,8 @@ impl Engine {
     ) -> Result<T, CommandError> {
         for _ in 0..SEND_TRIES {
             let (reply, answer) = oneshot::channel();
-            let sent = self.shared.mailbox(conversation).send(mail(reply)).await;
-            if sent.is_ok()
-                && let Ok(answer) = answer.await
-            {
+            self.shared.send(conversation, mail(reply)).await;
+            if let Ok(answer) = answer.await {
                 return answer;
             }
             if self.shared.stop.is_cancelled() {
@@ -145,8 +144,7 @@ impl Engine {
 
     /// Makes sure that somebody owns the conversation and looks at what it needs.
     pub(crate) async fn wake(&self, conversation: &ConversationId) {
-        // A mailbox that is full or just closed belongs to an owner that is awake.
-        self.shared.mailbox(conversation).send(Mail::Wake).await.ok();
+        self.shared.send(conversation, Mail::Wake).await;
     }
 }
 
@@ -196,19 +194,41 @@ impl Shared {
         self.tasks.spawn(task);
     }
 
-    /// The mailbox of the conversation's owner, who is called into being if there is none.
-    fn mailbox(self: &Arc<Self>, conversation: &ConversationId) -> mpsc::Sender<Mail> {
+    /// Sends mail to the conversation's owner, who is called into being if there is none. It is dropped only
+    /// if the mailbox was full and the owner goes before there is room, or if everything is stopping.
+    async fn send(self: &Arc<Self>, conversation: &ConversationId, mail: Mail) {
+        if let Some((mailbox, mail)) = self.send_now(conversation, mail) {
+            mailbox.send(mail).await.ok();
+        }
+    }
+
+    /// The same without waiting; gives the mail back if the mailbox is full. What is sent here is in the
+    /// mailbox before an owner can look whether it may go.
+    fn send_now(
+        self: &Arc<Self>,
+        conversation: &ConversationId,
+        mail: Mail,
+    ) -> Option<(mpsc::Sender<Mail>, Mail)> {
         let mut slots = self.slots();
         let feed = feed_in(&mut slots, conversation);
         let slot = slots.get_mut(conversation).expect("made by feed_in");
-        // A closed one belonged to an owner that panicked: its conversation must not stay without one.
-        if let Some(mailbox) = slot.mailbox.as_ref().filter(|mailbox| !mailbox.is_closed()) {
-            return mailbox.clone();
+        let mail = match &slot.mailbox {
+            None => mail,
+            Some(mailbox) => match mailbox.try_send(mail) {
+                Ok(()) => return None,
+                Err(TrySendError::Full(mail)) => return Some((mailbox.clone(), mail)),
+                // It belonged to an owner that panicked: its conversation must not stay without one.
+                Err(TrySendError::Closed(mail)) => mail,
+            },
+        };
+        if self.stop.is_cancelled() {
+            return None;
         }
         let (sender, receiver) = mpsc::channel(MAILBOX);
-        slot.mailbox = Some(sender.clone());
+        assert!(sender.try_send(mail).is_ok(), "a new mailbox has room");
+        slot.mailbox = Some(sender);
         self.spawn(own(self.clone(), conversation.clone(), feed, receiver));
-        sender
+        None
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<ConversationId, Slot>> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast_core::{ConversationId, GenerationId, Seq, head};
+use outlast_core::{ConversationId, GenerationId, Heads, Seq};
 use outlast_store::{Record, StoreError, Table};
 use tokio::sync::watch;
 
@@ -201,14 +201,14 @@ impl Follower {
     /// Leaves out what belongs to other generations and notices the end.
     fn filter(&mut self, batch: Arc<Batch>) -> Option<Arc<Batch>> {
         let Some(only) = &self.only else { return Some(batch) };
-        let mut over = false;
-        let mut wanted = |record: &Record| {
-            let head = head(&record.bytes).ok();
+        let (mut over, mut heads) = (false, Heads::default());
+        let mut kept = Vec::with_capacity(batch.records().len());
+        for record in batch.records() {
+            let head = heads.of(&record.bytes).ok();
             let ours = head.as_ref().is_some_and(|head| head.generation_id.as_deref() == Some(only.as_str()));
             over |= ours && head.is_some_and(|head| head.is_end());
-            ours
-        };
-        let kept: Vec<bool> = batch.records().iter().map(&mut wanted).collect();
+            kept.push(ours);
+        }
         self.over = over;
         if kept.iter().all(|kept| *kept) {
             return Some(batch); // the usual case: shared with every other reader, encoded once

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use outlast_core::{ConversationId, Seq};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::StoreError;
@@ -99,8 +100,7 @@ fn open_writer(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
-    db.busy_timeout(BUSY)?;
-    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    set_up(&db)?;
     db.pragma_update(None, "page_size", PAGE_BYTES)?;
     let mode: String = db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
@@ -121,12 +121,21 @@ fn open_writer(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
+/// What writer and readers have alike.
+fn set_up(db: &Connection) -> rusqlite::Result<()> {
+    db.busy_timeout(BUSY)?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    // One plan for a statement, whatever is bound to it: otherwise SQLite parses and plans a range again for
+    // each new position.
+    db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
+}
+
 /// No memory map: an I/O error would then be a signal that kills the process instead of an answer.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
-    db.busy_timeout(BUSY)?;
-    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    set_up(&db)?;
     db.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
     db.pragma_update(None, "temp_store", "MEMORY")?;
     Ok(db)

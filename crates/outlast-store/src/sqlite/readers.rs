@@ -178,11 +178,15 @@ impl<'a> Look<'a> {
     ) -> Result<Option<Seq>, StoreError> {
         // Chunks do not overlap: the one with the largest first seq up to `after` is the only one before
         // `after` that can reach beyond it.
-        let sql = "SELECT first_seq, last_seq, bytes FROM log WHERE conversation = ?1 AND first_seq >= \
-                   coalesce((SELECT max(first_seq) FROM log WHERE conversation = ?1 AND first_seq <= ?2), 0) \
+        let sql = "SELECT max(first_seq) FROM log WHERE conversation = ?1 AND first_seq <= ?2";
+        let mut statement = self.tx.prepare_cached(sql).map_err(broken)?;
+        let start: Option<i64> = statement
+            .query_row((conversation.as_str(), sql_int(after.0)), |row| row.get(0))
+            .map_err(broken)?;
+        let sql = "SELECT first_seq, last_seq, bytes FROM log WHERE conversation = ?1 AND first_seq >= ?2 \
                    ORDER BY first_seq";
         let mut statement = self.tx.prepare_cached(sql).map_err(broken)?;
-        let mut rows = statement.query((conversation.as_str(), sql_int(after.0))).map_err(broken)?;
+        let mut rows = statement.query((conversation.as_str(), start.unwrap_or(0))).map_err(broken)?;
         let mut reached = after;
         while let Some(row) = rows.next().map_err(broken)? {
             let first = Seq(row.get::<_, i64>(0).map_err(broken)?.cast_unsigned());

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
-use outlast_core::{ConversationId, ConversationView, GenerationId, Seq, head};
+use outlast_core::{ConversationId, ConversationView, GenerationId, Heads, Seq};
 use outlast_engine::{CommandError, FollowError, Follower};
 use outlast_store::Record;
 use serde::Serialize;
@@ -165,11 +165,12 @@ impl Following {
 pub(crate) fn frames(records: &[Record]) -> Bytes {
     let size = records.iter().map(|record| record.bytes.len() + 64).sum();
     let mut out = Vec::with_capacity(size);
+    let mut heads = Heads::default();
     for record in records {
         out.extend_from_slice(b"id: ");
         out.extend_from_slice(itoa::Buffer::new().format(record.seq.0).as_bytes());
         // A name that cannot be read leaves the event to those who look at the data.
-        if let Ok(head) = head(&record.bytes) {
+        if let Ok(head) = heads.of(&record.bytes) {
             out.extend_from_slice(b"\nevent: ");
             out.extend_from_slice(head.kind.as_bytes());
         }
