@@ -28,6 +28,9 @@ use crate::live::Share;
 pub(crate) const MAILBOX: usize = 64;
 /// Text held back by the durability setting is saved at this size at the latest.
 const UNSAVED_BYTES_MAX: usize = 1024 * 1024;
+/// So much of a log is replayed at most to know where a conversation stands: after a start, and whenever
+/// somebody polls.
+const UNFOLDED_BYTES_MAX: usize = 1024 * 1024;
 /// How long to leave a store alone that cannot write.
 const STORE_WAIT: Duration = Duration::from_millis(500);
 
@@ -72,6 +75,8 @@ pub(crate) struct Actor {
     state: Option<Conversation>,
     journal: Journal,
     owned_after: Seq,
+    /// Bytes in the log that the stored state does not know yet.
+    unfolded: usize,
     call: Option<Call>,
     /// The user's generations that are under way here; `None` until the user is known.
     share: Option<Share>,
@@ -97,9 +102,9 @@ impl Actor {
             let loaded = shared.store.load(&id, 0).await?;
             let state = loaded.as_ref().map(to_state).transpose()?;
             fault::point("recover.folded");
-            Ok((fence, state))
+            Ok((fence, state, loaded.map_or(0, |loaded| record::size(&loaded.records))))
         };
-        let (fence, state) = match opened.await {
+        let (fence, state, unfolded) = match opened.await {
             Ok(opened) => opened,
             Err(error) => return Err((error, mailbox)),
         };
@@ -117,6 +122,7 @@ impl Actor {
             unwatched_since: None,
             state,
             owned_after: seq,
+            unfolded,
             call: None,
             share: None,
             owed: None,
@@ -172,7 +178,7 @@ impl Actor {
         self.journal = Journal::new(self.shared.store.clone(), self.id.clone(), fence, Seq::ZERO);
         self.feed.own_from(Seq::ZERO);
         self.state = None;
-        self.owned_after = Seq::ZERO;
+        (self.owned_after, self.unfolded) = (Seq::ZERO, 0);
         (self.call, self.share, self.owed, self.save_at) = (None, None, None, None);
         Ok(())
     }

@@ -2,9 +2,11 @@
 //! conversation that has something to do.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use outlast_core::{Command, Conversation, ConversationId, Seq, UserId};
 use outlast_store::{Store, StoreError};
 use tokio::sync::mpsc::error::TrySendError;
@@ -227,7 +229,7 @@ impl Shared {
         let (sender, receiver) = mpsc::channel(MAILBOX);
         assert!(sender.try_send(mail).is_ok(), "a new mailbox has room");
         slot.mailbox = Some(sender);
-        self.spawn(own(self.clone(), conversation.clone(), feed, receiver));
+        self.spawn(supervise(self.clone(), conversation.clone(), feed, receiver));
         None
     }
 
@@ -243,6 +245,26 @@ fn feed_in(slots: &mut HashMap<ConversationId, Slot>, conversation: &Conversatio
         slot.feed = Arc::downgrade(&feed);
         feed
     })
+}
+
+/// Owns a conversation, and sees to it that somebody else does if this owner panics: its readers wait, and
+/// nobody may ever send a command that would call the next one.
+async fn supervise(
+    shared: Arc<Shared>,
+    conversation: ConversationId,
+    feed: Arc<Feed>,
+    mailbox: mpsc::Receiver<Mail>,
+) {
+    let owning = own(shared.clone(), conversation.clone(), feed, mailbox);
+    // What is shared stays whole: every lock's holder leaves it so, and the log judges the next owner.
+    if AssertUnwindSafe(owning).catch_unwind().await.is_err() {
+        tracing::error!(%conversation, "the owner panicked; another one takes over");
+        tokio::select! {
+            () = shared.stop.cancelled() => return,
+            () = tokio::time::sleep(REOPEN_WAIT) => {}
+        }
+        shared.send(&conversation, Mail::Wake).await;
+    }
 }
 
 /// Owns a conversation until nothing is left to do, across failures of the store.

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use outlast_core::{ConversationId, GenerationId, Heads, Seq};
-use outlast_store::{Record, StoreError, Table};
+use outlast_store::{Record, StoreError};
 use tokio::sync::watch;
 
-use crate::documents::to_generation;
 use crate::engine::Shared;
 use crate::feed::{Batch, Feed, Follow, Watching};
 
@@ -22,8 +21,8 @@ pub struct Follower {
     losses: u64,
     position: Seq,
     moved: watch::Receiver<()>,
-    /// The generation it is about, if not the whole conversation.
-    only: Option<GenerationId>,
+    /// The generation it is about, if not the whole conversation, and where that begins.
+    only: Option<(GenerationId, Seq)>,
     over: bool,
     /// Where its generation has ended, if it had when the reader came: then the log has everything.
     ended_at: Option<Seq>,
@@ -56,7 +55,7 @@ impl Follower {
         shared: Arc<Shared>,
         conversation: ConversationId,
         after: Seq,
-        only: Option<GenerationId>,
+        only: Option<(GenerationId, Seq)>,
     ) -> Follower {
         let feed = shared.feed(&conversation);
         let watching = feed.watching();
@@ -111,8 +110,10 @@ impl Follower {
             if let Some(last) = batch.last() {
                 self.position = last;
             }
-            if let Some(batch) = self.filter(batch) {
-                return Ok(Some(batch));
+            let batch = self.filter(batch);
+            self.over |= self.ended_at.is_some_and(|last| self.position >= last);
+            if batch.is_some() {
+                return Ok(batch);
             }
         }
         Ok(None)
@@ -153,9 +154,9 @@ impl Follower {
         if dense == records.len() && dense > 0 {
             return Ok(Batch::new(records));
         }
-        if let Some(generation) = self.only.clone() {
+        if let Some((_, first)) = self.only {
             // A hole that others left is none to a reader of this generation.
-            if self.is_trimmed(&generation).await? {
+            if self.is_trimmed(first).await? {
                 return Err(FollowError::Trimmed { after });
             }
             if records.is_empty() {
@@ -167,12 +168,11 @@ impl Follower {
         if records.is_empty() { Err(FollowError::Trimmed { after }) } else { Ok(Batch::new(records)) }
     }
 
-    /// Whether the generation's own events are no longer kept.
-    async fn is_trimmed(&self, generation: &GenerationId) -> Result<bool, StoreError> {
-        let document = self.shared.store.get(Table::Generations, generation.as_str()).await?;
-        let Some(document) = document.as_ref().map(to_generation).transpose()? else { return Ok(true) };
-        let (retention, now) = (self.shared.settings.retention, self.shared.clock.now());
-        Ok(retention.is_over(document.status, document.completed_at, now))
+    /// Whether the generation's own events are no longer kept. They are removed from the first on.
+    async fn is_trimmed(&self, first: Seq) -> Result<bool, StoreError> {
+        let before = Seq(first.0.saturating_sub(1));
+        let found = self.shared.store.read(&self.conversation, before, 1).await?;
+        Ok(found.first().is_none_or(|record| record.seq != first))
     }
 
     /// A position beyond what is visible is right if it is saved: then it is about to be shown. Others have
@@ -200,7 +200,7 @@ impl Follower {
 
     /// Leaves out what belongs to other generations and notices the end.
     fn filter(&mut self, batch: Arc<Batch>) -> Option<Arc<Batch>> {
-        let Some(only) = &self.only else { return Some(batch) };
+        let Some((only, _)) = &self.only else { return Some(batch) };
         let (mut over, mut heads) = (false, Heads::default());
         let mut kept = Vec::with_capacity(batch.records().len());
         for record in batch.records() {

@@ -143,15 +143,18 @@ impl Engine {
         limit: usize,
     ) -> Result<EventPage, CommandError> {
         let document = self.generation(user, id).await?;
-        let tail = self.tail(&document.conversation_id).await?;
-        if after > Some(tail) {
-            return Err(CommandError::CursorAhead { tail });
+        if after > Some(document.last_seq) {
+            let tail = self.tail(&document.conversation_id).await?;
+            if after > Some(tail) {
+                return Err(CommandError::CursorAhead { tail });
+            }
         }
         let mut page = EventPage { records: Vec::new(), after: from(&document, after), ended: false };
         while page.records.len() < limit && !page.ended && page.after < document.last_seq {
             let read = self.shared.store.read(&document.conversation_id, page.after, PAGE_BYTES).await?;
             if read.is_empty() {
-                break;
+                // What is left of it is no longer kept.
+                page.after = document.last_seq;
             }
             for record in read {
                 if page.records.len() == limit || page.ended {
@@ -180,7 +183,8 @@ impl Engine {
         let document = self.generation_document(user, id).await?;
         let ended = !GenerationStatus::LIVE.contains(&document.status);
         let after = from(&document, after);
-        let follower = self.follower(document.conversation_id, after, Some(document.id))?;
+        let only = (document.id, document.first_seq);
+        let follower = self.follower(document.conversation_id, after, Some(only))?;
         // Behind its end others may have events, for which a reader of this one would wait for ever.
         Ok(if ended { follower.of_ended(document.last_seq) } else { follower })
     }
@@ -207,7 +211,7 @@ impl Engine {
         &self,
         conversation: ConversationId,
         after: Seq,
-        only: Option<GenerationId>,
+        only: Option<(GenerationId, Seq)>,
     ) -> Result<Follower, CommandError> {
         let limit = self.shared.settings.followers_per_conversation;
         if *self.shared.feed(&conversation).watchers().borrow() >= limit {

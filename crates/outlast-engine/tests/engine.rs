@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::poll_fn;
 use outlast_core::{
-    Durability, GenerationDocument, GenerationStatus, Part, Seq, Timestamp, UserId, plain_text,
+    Context, Durability, GenerationDocument, GenerationStatus, Part, Retention, Seq, Timestamp, UserId,
+    plain_text,
 };
 use outlast_engine::{
-    Clock, CommandError, Engine, FollowError, Follower, Ids, Model, Models, Parts, ScriptedModel, Settings,
-    StartRequest, Started, Step,
+    Clock, CommandError, Engine, FollowError, Follower, Ids, Model, ModelStream, Models, Parts,
+    ScriptedModel, Settings, StartRequest, Started, Step,
 };
 use outlast_store::{MemoryStore, Store};
 
@@ -29,7 +32,10 @@ impl Bench {
     }
 
     fn over(store: Arc<MemoryStore>, script: Vec<Step>, settings: Settings) -> Bench {
-        let model: Arc<dyn Model> = Arc::new(ScriptedModel::new(vec![script]));
+        Bench::with(store, Arc::new(ScriptedModel::new(vec![script])), settings)
+    }
+
+    fn with(store: Arc<MemoryStore>, model: Arc<dyn Model>, settings: Settings) -> Bench {
         let kept: Arc<dyn Store> = store.clone();
         let engine = Engine::new(Parts {
             store: kept,
@@ -103,6 +109,51 @@ async fn b3_whoever_reads_that_it_is_complete_reads_its_words() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn g9_x7_a_long_answer_is_not_replayed_from_its_beginning() {
+    for durability in [Durability::Commit, Durability::Debounce(Duration::from_secs(1)), Durability::Boundary]
+    {
+        let word = "x".repeat(100_000);
+        let script = say(&[word.as_str(); 40], Duration::from_secs(1));
+        let bench = Bench::new(script, Settings { durability, ..Settings::default() });
+        let started = bench.start().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(35)).await;
+        let generation = bench.generation(&started).await;
+        assert_eq!(generation.status, GenerationStatus::Running);
+        let said = plain_text(&generation.content_parts).len();
+        let loaded = bench.store.load(&started.conversation, 0).await.unwrap().unwrap();
+        let replayed: usize = loaded.records.iter().map(|record| record.bytes.len()).sum();
+        assert!(
+            said > 3 * 1024 * 1024 / 2 && replayed < 5 * 1024 * 1024 / 4,
+            "{durability:?}: {said}, {replayed}"
+        );
+    }
+}
+
+/// Panics in the middle of its first answer.
+struct Clumsy(ScriptedModel);
+
+impl Model for Clumsy {
+    fn call(&self, context: Context) -> ModelStream {
+        let first = self.0.calls() == 0;
+        let answer = self.0.call(context);
+        if first { answer.take(1).chain(poll_fn(|_| panic!("the model is broken"))).boxed() } else { answer }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn i10_an_owner_that_panics_is_replaced_although_nobody_asks() {
+    let model = Clumsy(ScriptedModel::saying(&["a", "b"], Duration::from_secs(1)));
+    let bench = Bench::with(Arc::default(), Arc::new(model), Settings::default());
+    let started = bench.start().await.unwrap();
+    let mut follower = bench.follow(&started).await;
+    let seqs = read_to_end(&mut follower).await;
+    assert_eq!(seqs, (1..=seqs.len() as u64).map(Seq).collect::<Vec<_>>());
+    let generation = bench.generation(&started).await;
+    assert_eq!((generation.status, generation.attempt), (GenerationStatus::Completed, 2));
+    assert_eq!(plain_text(&generation.content_parts), "ab");
+}
+
+#[tokio::test(start_paused = true)]
 async fn g12_one_that_nobody_watches_is_abandoned_and_a_watched_one_is_not() {
     let slow = || say(&["a", "b"], 29 * MINUTE);
     let settings = || Settings { upstream_idle: 60 * MINUTE, ..Settings::default() };
@@ -157,7 +208,7 @@ async fn g13_i2_a_hole_is_never_passed_over_in_silence() {
     assert_eq!(before.last(), Some(Seq(1)), "what stands before the hole is read");
     assert!(matches!(follower.next().await, Err(FollowError::Trimmed { after: Seq(1) })));
 
-    let mut own = bench.follow(&first).await; // its retention is not over: the hole must be somebody else's
+    let mut own = bench.follow(&first).await; // its first event is there: the hole must be somebody else's
     assert_eq!(read_to_end(&mut own).await.len(), all.len() - 2);
 }
 
@@ -172,6 +223,12 @@ async fn g13_a_reader_of_a_removed_log_is_told_and_messages_stay() {
     assert_eq!(bench.engine.trim(Some(early)).await.unwrap(), 1);
     assert_eq!(bench.engine.trim(None).await.unwrap(), 0, "doing it twice changes nothing");
     assert!(matches!(bench.follow(&started).await.next().await, Err(FollowError::Trimmed { .. })));
+    let page = bench.engine.events(&user(), &started.generation, None, 10).await.unwrap();
+    assert_eq!((page.records.len(), page.ended), (0, true), "who polls is told that nothing comes");
+    let longer = Retention { completed: 60 * 24 * 60 * MINUTE, ..Settings::default().retention };
+    let later =
+        Bench::over(bench.store.clone(), vec![], Settings { retention: longer, ..Settings::default() });
+    assert!(matches!(later.follow(&started).await.next().await, Err(FollowError::Trimmed { .. })));
     let (messages, _) = bench.engine.messages(&user(), &started.conversation, None, 10).await.unwrap();
     assert_eq!(messages.iter().map(|message| &*message.content).collect::<Vec<_>>(), ["hello", "a"]);
 }

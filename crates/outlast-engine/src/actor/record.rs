@@ -1,9 +1,9 @@
 //! The only place that changes a conversation: durable, then true, then visible.
 
-use outlast_core::{Durability, Entry, apply_with_documents};
+use outlast_core::{DocumentChange, Durability, Entry, apply_with_documents, conversation_document};
 use outlast_store::{Record, fault};
 
-use super::{Actor, STORE_WAIT, UNSAVED_BYTES_MAX};
+use super::{Actor, STORE_WAIT, UNFOLDED_BYTES_MAX, UNSAVED_BYTES_MAX};
 use crate::documents::to_changes;
 use crate::feed::Batch;
 use crate::journal::RecordError;
@@ -16,20 +16,26 @@ impl Actor {
             .iter()
             .map(|entry| Record { seq: entry.seq, bytes: outlast_core::encode(entry).into() })
             .collect();
-        if entries.iter().all(|entry| entry.event.is_text()) {
-            if self.shared.settings.durability != Durability::Commit {
-                return self.show_first(&entries, records).await;
-            }
+        let text = entries.iter().all(|entry| entry.event.is_text());
+        if text && self.shared.settings.durability != Durability::Commit {
+            return self.show_first(&entries, records).await;
+        }
+        self.unfolded += size(&records);
+        if text && self.unfolded <= UNFOLDED_BYTES_MAX {
             self.journal.append(&records, Vec::new()).await?;
             fault::point("record.durable");
             state.apply_all(&entries);
         } else {
             let mut after = state.clone();
-            let changes = apply_with_documents(&mut after, &entries);
+            let mut changes = apply_with_documents(&mut after, &entries);
+            if text {
+                changes.push(DocumentChange::Conversation(conversation_document(&after)));
+            }
             self.journal.append(&records, to_changes(&after, changes)).await?;
             fault::point("record.durable");
             *state = after;
             self.save_at = None;
+            self.unfolded = 0;
             self.count_live();
         }
         fault::point("record.applied");
@@ -47,6 +53,7 @@ impl Actor {
         if let Some(state) = &mut self.state {
             state.apply_all(entries);
         }
+        self.unfolded += size(&records);
         self.journal.hold(&records);
         self.feed.publish_unsaved(Batch::new(records));
         if self.journal.unsaved_bytes() > UNSAVED_BYTES_MAX {
@@ -65,8 +72,16 @@ impl Actor {
         if self.journal.unsaved_bytes() == 0 {
             return Ok(());
         }
-        match self.journal.append(&[], Vec::new()).await {
-            Ok(()) => self.feed.saved(),
+        let folds = self.state.as_ref().filter(|_| self.unfolded > UNFOLDED_BYTES_MAX);
+        let changes = folds.map_or(Vec::new(), |state| {
+            to_changes(state, vec![DocumentChange::Conversation(conversation_document(state))])
+        });
+        let folded = !changes.is_empty();
+        match self.journal.append(&[], changes).await {
+            Ok(()) => {
+                self.unfolded = if folded { 0 } else { self.unfolded };
+                self.feed.saved();
+            }
             Err(RecordError::Unavailable(reason)) => {
                 tracing::error!(conversation = %self.id, reason, "the store cannot write; trying again");
                 self.save_at = Some(self.shared.clock.now().after(STORE_WAIT));
@@ -75,4 +90,8 @@ impl Actor {
         }
         Ok(())
     }
+}
+
+pub(super) fn size(records: &[Record]) -> usize {
+    records.iter().map(|record| record.bytes.len()).sum()
 }
