@@ -52,6 +52,7 @@ impl Journal {
     ) -> Result<(), RecordError> {
         let records: Vec<Record> = self.unsaved.iter().chain(records).cloned().collect();
         let last = records.last().map_or(self.saved, |record| record.seq);
+        let mut unsure = false;
         for _ in 0..CONFIRM_TRIES {
             let append = Append {
                 conversation: self.conversation.clone(),
@@ -65,6 +66,8 @@ impl Journal {
                     self.saved_through(last);
                     return Ok(());
                 }
+                // Documents alone leave no trace in the log: an earlier try may have written them.
+                Err(AppendError::Unavailable(reason)) if unsure => return Err(RecordError::Lost(reason)),
                 Err(AppendError::Unavailable(reason)) => return Err(RecordError::Unavailable(reason)),
                 Err(error @ (AppendError::Fenced { .. } | AppendError::Conflict { .. })) => {
                     return Err(RecordError::Lost(error.to_string()));
@@ -75,6 +78,7 @@ impl Journal {
                         self.saved_through(last);
                         return Ok(());
                     }
+                    unsure = records.is_empty();
                 }
             }
         }

@@ -8,6 +8,8 @@
 
 mod world;
 
+use std::cell::Cell;
+
 use world::World;
 
 /// How many seeds an ordinary run tries.
@@ -17,8 +19,9 @@ const THREADS: u64 = 2;
 
 #[test]
 fn i1_i2_i3_i4_i10_i11_hold_for_every_seed() {
+    count_panics();
     if let Some(seed) = number("OUTLAST_SEED") {
-        let summary = World::new(seed).run();
+        let summary = run_one(seed);
         println!("seed {seed}: {summary:?}");
         return;
     }
@@ -50,8 +53,26 @@ fn i1_i2_i3_i4_i10_i11_hold_for_every_seed() {
     assert!(totals.retracted > seeds / 10, "{totals:?}");
 }
 
+thread_local! {
+    /// Panics of this thread's tasks: of people, whose claims are assertions, and of owners, who would be
+    /// replaced in silence.
+    static PANICS: Cell<u32> = const { Cell::new(0) };
+}
+
+fn count_panics() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        PANICS.set(PANICS.get() + 1);
+        usual(panic);
+    }));
+}
+
 fn run_one(seed: u64) -> world::Summary {
-    let run = std::panic::catch_unwind(|| World::new(seed).run());
+    let run = std::panic::catch_unwind(|| {
+        let summary = World::new(seed).run();
+        assert_eq!(PANICS.get(), 0, "a task panicked");
+        summary
+    });
     run.unwrap_or_else(|panic| {
         eprintln!("seed {seed} failed; repeat it with OUTLAST_SEED={seed} cargo test -p outlast-engine --test simulation");
         std::panic::resume_unwind(panic)

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use outlast_engine::Engine;
 use outlast_store::Opened;
@@ -44,9 +44,9 @@ pub(crate) async fn serve(
     if taken_up > 0 {
         tracing::info!(conversations = taken_up, "took up unfinished work");
     }
-    let app = App::new(engine.clone(), config.limits.body_bytes, insecure);
-    let router = http::router(app.clone());
     let connections = TaskTracker::new();
+    let app = App::new(engine.clone(), connections.clone(), config.limits.body_bytes, insecure);
+    let router = http::router(app.clone());
     announce(address);
 
     let trimming = trim_again_and_again(engine.clone());
@@ -94,10 +94,12 @@ async fn accept(
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "cannot set nodelay");
             }
-            let mut builder = auto::Builder::new(TokioExecutor::new());
-            builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+            // HTTP/1 alone: a stream of HTTP/2 that its reader does not take would stall unseen by us, behind
+            // a connection that moves. Whoever wants HTTP/2 has a proxy in front, for its certificates.
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
             let io = TokioIo::new(Impatient::new(stream));
-            let connection = builder.serve_connection_with_upgrades(io, service);
+            let connection = builder.serve_connection(io, service).with_upgrades();
             tokio::pin!(connection);
             let served = tokio::select! {
                 served = connection.as_mut() => served,
@@ -107,7 +109,7 @@ async fn accept(
                 }
             };
             if let Err(error) = served {
-                tracing::debug!(error, "a connection broke");
+                tracing::debug!(%error, "a connection broke");
             }
         });
     }

@@ -8,6 +8,7 @@ use outlast_proof::wait::{LONG, bounded};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::{both, titled};
@@ -193,5 +194,24 @@ async fn o3_what_a_websocket_cannot_take_is_answered_and_changes_nothing() -> an
     let url = format!("ws://{}/v1/conversations/conv_x/ws", server.address());
     assert!(connect_async(url).await.is_err(), "b5: a conversation that is not there");
     assert_eq!(server.api().view(&id).await?["messages"], json!([]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn x6_a_server_that_stops_says_goodbye() -> anyhow::Result<()> {
+    let (mut server, _upstream) = both().await?;
+    let mut socket = Socket::hello(&server, &titled(&server).await?, json!({})).await?;
+    socket.until("snapshot").await?;
+    server.stop().await?;
+    let last = bounded("the last frame", LONG, async {
+        loop {
+            match socket.0.next().await {
+                Some(Ok(Message::Close(reason))) => return Ok(reason),
+                Some(Ok(_)) => {}
+                other => bail!("no goodbye: {other:?}"),
+            }
+        }
+    });
+    assert_eq!(last.await??.map(|close| close.code), Some(CloseCode::Away));
     Ok(())
 }

@@ -3,6 +3,7 @@
 
 mod checker;
 mod people;
+mod pollers;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -70,6 +71,7 @@ pub(crate) struct World {
     store: Arc<FaultyStore>,
     model: Arc<ScriptedModel>,
     ledger: Arc<Mutex<Ledger>>,
+    durability: Durability,
 }
 
 impl World {
@@ -78,7 +80,13 @@ impl World {
         let memory = Arc::new(MemoryStore::new());
         let store = Arc::new(FaultyStore::new(memory.clone(), dice.roll(u64::MAX)));
         let scripts = (0..64).map(|_| script(&mut dice)).collect();
-        World { memory, store, model: Arc::new(ScriptedModel::new(scripts)), ledger: Arc::default(), dice }
+        let durability = match seed % 8 {
+            6 => Durability::Debounce(Duration::from_millis(100)),
+            7 => Durability::Boundary,
+            _ => Durability::Commit,
+        };
+        let model = Arc::new(ScriptedModel::new(scripts));
+        World { memory, store, model, ledger: Arc::default(), dice, durability }
     }
 
     pub(crate) fn run(mut self) -> Summary {
@@ -99,7 +107,9 @@ impl World {
         let runtime = runtime();
         runtime.block_on(async {
             let engine = self.engine(life);
-            people::arrive(&engine, &self.ledger, &mut self.dice, CONVERSATIONS, life);
+            // The promises about what readers saw are those of this mode.
+            let faithful = self.durability == Durability::Commit;
+            people::arrive(&engine, &self.ledger, &mut self.dice, CONVERSATIONS, life, faithful);
             if engine.sweep().await.is_err() {
                 return; // the store was out of reach at the start: the process exits and is started again
             }
@@ -134,8 +144,7 @@ impl World {
             store,
             models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
             settings: Settings {
-                // The promises about what readers saw are those of this mode.
-                durability: Durability::Commit,
+                durability: self.durability,
                 rules: Rules { backoff: Duration::from_millis(50), ..Rules::default() },
                 upstream_idle: Duration::from_secs(2),
                 ..Settings::default()

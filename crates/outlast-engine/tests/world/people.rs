@@ -9,6 +9,7 @@ use outlast_core::{ConversationId, GenerationId, GenerationStatus, MessageId, Pa
 use outlast_engine::{CommandError, Engine, FollowError, StartRequest};
 
 use super::Dice;
+use super::pollers::poll;
 
 /// What people outside know: it survives every crash.
 #[derive(Default)]
@@ -17,6 +18,8 @@ pub(crate) struct Ledger {
     pub(crate) starts: BTreeMap<String, Sent>,
     /// Generations whose cancel was acknowledged as a success.
     pub(crate) cancelled: Vec<GenerationId>,
+    /// Generations that somebody was told have ended, and what they had said.
+    pub(crate) ends: BTreeMap<GenerationId, (GenerationStatus, String)>,
     /// What any reader saw, by conversation and position.
     pub(crate) seen: HashMap<ConversationId, BTreeMap<Seq, Bytes>>,
     /// Where each reader stands.
@@ -35,13 +38,15 @@ pub(crate) fn user() -> UserId {
     "ann".into()
 }
 
-/// New clients and readers come with every life; the old ones try again what was not answered.
+/// New clients and readers come with every life; the old ones try again what was not answered. Followers
+/// come only where the log is faithful to what it has shown.
 pub(crate) fn arrive(
     engine: &Engine,
     ledger: &Arc<Mutex<Ledger>>,
     dice: &mut Dice,
     conversations: usize,
     life: u64,
+    faithful: bool,
 ) {
     for number in 0..2 + dice.roll(3) {
         let conversation = usize::try_from(dice.roll(conversations as u64)).unwrap();
@@ -56,6 +61,12 @@ pub(crate) fn arrive(
     let requests: Vec<String> = ledger.lock().unwrap().starts.keys().cloned().collect();
     for request in requests {
         tokio::spawn(client(engine.clone(), ledger.clone(), dice.fork(), request));
+    }
+    for _ in 0..3 {
+        tokio::spawn(poll(engine.clone(), ledger.clone(), dice.fork(), faithful));
+    }
+    if !faithful {
+        return;
     }
     for _ in 0..dice.roll(3) {
         ledger

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::str::FromStr;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -10,10 +11,13 @@ use axum::http::request::Parts;
 use http_body_util::{BodyExt, Limited};
 use outlast_core::RequestId;
 use serde::de::DeserializeOwned;
+use tokio::time::timeout;
 
 use super::App;
 use super::error::Problem;
 
+/// A body must have arrived in this time.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// A request's name may be this long.
 const REQUEST_ID_BYTES_MAX: usize = 200;
 
@@ -32,7 +36,8 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
 }
 
 async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
-    match Limited::new(request.into_body(), limit).collect().await {
+    let body = timeout(BODY_TIMEOUT, Limited::new(request.into_body(), limit).collect()).await;
+    match body.map_err(|_| Problem::broken_off("the body took too long"))? {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Problem::too_large(limit)),
         Err(_) => Err(Problem::broken_off("the body broke off")),

@@ -25,6 +25,7 @@ use axum::middleware::{from_fn, from_fn_with_state};
 use axum::routing::{get, post};
 use outlast_core::UserId;
 use outlast_engine::Engine;
+use tokio_util::task::TaskTracker;
 
 /// What every handler can reach. Cheap to clone.
 #[derive(Clone)]
@@ -32,14 +33,15 @@ pub(crate) struct App(Arc<Inner>);
 
 struct Inner {
     engine: Engine,
+    connections: TaskTracker,
     body_bytes: usize,
     insecure: bool,
     draining: AtomicBool,
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, body_bytes: usize, insecure: bool) -> App {
-        App(Arc::new(Inner { engine, body_bytes, insecure, draining: AtomicBool::new(false) }))
+    pub(crate) fn new(engine: Engine, connections: TaskTracker, body_bytes: usize, insecure: bool) -> App {
+        App(Arc::new(Inner { engine, connections, body_bytes, insecure, draining: AtomicBool::new(false) }))
     }
 
     pub(crate) fn engine(&self) -> &Engine {

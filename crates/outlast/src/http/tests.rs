@@ -18,6 +18,7 @@ use outlast_core::Event;
 use outlast_engine::{Clock, DemoModel, Engine, Ids, Model, Models, Parts, Settings};
 use outlast_store::MemoryStore;
 use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::around::OPENAPI;
@@ -46,7 +47,7 @@ impl Server {
             clock: Clock::simulated(Clock::System.now()), // a test may pause it
             ids: Ids::Random,
         });
-        Server { router: router(App::new(engine.clone(), BODY_BYTES, false)), engine }
+        Server { router: router(App::new(engine.clone(), TaskTracker::new(), BODY_BYTES, false)), engine }
     }
 
     async fn ask(&self, method: &str, path: &str, body: impl Into<Body>) -> Response {

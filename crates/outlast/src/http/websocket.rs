@@ -1,13 +1,16 @@
 //! The WebSocket of a conversation: the same events as everywhere, and commands on the way back.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
+use futures_util::SinkExt;
 use outlast_core::{ConversationId, Decided, Decision, GenerationId, Seq};
 use outlast_engine::{FollowError, Follower};
+use outlast_store::Record;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -66,7 +69,17 @@ pub(crate) async fn connect(
     let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;
     app.engine().view(&app.user(), &id, 0).await?;
     let upgrade = upgrade.max_message_size(app.0.body_bytes).max_frame_size(app.0.body_bytes);
-    Ok(upgrade.on_upgrade(move |socket| Session { app, id, socket }.run()).into_response())
+    // The server waits for sessions when it stops, as for every other connection.
+    let counted = app.0.connections.token();
+    let session = move |socket| async move {
+        let mut session = Session { app, id, socket };
+        // Whatever ends it, the client comes back with its last position.
+        if let Err(Gone::Stopping) = session.serve().await {
+            session.say_goodbye().await;
+        }
+        drop(counted);
+    };
+    Ok(upgrade.on_upgrade(session).into_response())
 }
 
 struct Session {
@@ -76,42 +89,55 @@ struct Session {
 }
 
 /// The connection is of no use any more.
-struct Gone;
+enum Gone {
+    /// The client went away, stalled, or does not speak our language.
+    Client,
+    /// The server stops.
+    Stopping,
+}
 
 impl Session {
-    async fn run(mut self) {
-        // Whatever ends it, the client comes back with its last position.
-        self.serve().await.ok();
-    }
-
     async fn serve(&mut self) -> Result<(), Gone> {
         let stopping = self.app.engine().stopping();
         let mut follower = self.greet().await?;
         let mut keep_alive = tokio::time::interval(KEEP_ALIVE);
+        let mut unsent: VecDeque<Record> = VecDeque::new();
         loop {
             tokio::select! {
                 biased;
-                () = stopping.cancelled() => return Err(Gone),
+                () = stopping.cancelled() => return Err(Gone::Stopping),
                 received = self.socket.recv() => match received {
                     Some(Ok(message)) => self.receive(message).await?,
-                    Some(Err(_)) | None => return Err(Gone),
+                    Some(Err(_)) | None => return Err(Gone::Client),
                 },
+                // One by one: a Stop must not wait behind a page of events on a slow line.
+                Some(record) = async { unsent.pop_front() } => self.pass_on(record, unsent.is_empty()).await?,
                 next = follower.next() => match next {
-                    Ok(Some(batch)) => {
-                        for record in batch.records() {
-                            let text = String::from_utf8_lossy(&record.bytes).into_owned();
-                            self.send(text).await?;
-                        }
-                    }
-                    Ok(None) => return Err(Gone),
+                    Ok(Some(batch)) => unsent.extend(batch.records().iter().cloned()),
+                    Ok(None) => return Err(Gone::Client),
                     Err(FollowError::Trimmed { .. } | FollowError::Ahead { .. }) => {
                         follower = self.snapshot().await?;
                     }
-                    Err(FollowError::Store(_)) => return Err(Gone),
+                    Err(FollowError::Store(_)) => return Err(Gone::Client),
                 },
                 _ = keep_alive.tick() => self.send_message(Message::Ping(Vec::new().into())).await?,
             }
         }
+    }
+
+    /// An event as the log has it; what was passed on before goes out with the last one of a batch.
+    async fn pass_on(&mut self, record: Record, last: bool) -> Result<(), Gone> {
+        let text = Utf8Bytes::try_from(record.bytes).map_err(|_| Gone::Client)?;
+        if last {
+            return self.send_message(Message::Text(text)).await;
+        }
+        in_time(self.socket.feed(Message::Text(text))).await
+    }
+
+    /// Tells a client that it may come back soon.
+    async fn say_goodbye(&mut self) {
+        let goodbye = CloseFrame { code: close_code::AWAY, reason: "the server stops; come back".into() };
+        self.send_message(Message::Close(Some(goodbye))).await.ok();
     }
 
     /// Waits for the client to say where it stands, and takes it from there.
@@ -120,13 +146,13 @@ impl Session {
         let stopping = self.app.engine().stopping();
         loop {
             let first = tokio::select! {
-                first = timeout_at(deadline, self.socket.recv()) => first.map_err(|_| Gone)?,
-                () = stopping.cancelled() => return Err(Gone),
+                first = timeout_at(deadline, self.socket.recv()) => first.map_err(|_| Gone::Client)?,
+                () = stopping.cancelled() => return Err(Gone::Stopping),
             };
             let text = match first {
                 Some(Ok(Message::Text(text))) => text,
                 Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
-                _ => return Err(Gone),
+                _ => return Err(Gone::Client),
             };
             let hello = match parse::<Frame>(text.as_bytes()) {
                 Ok(frame) if frame.kind == "hello" => payload::<Hello>(frame.payload.as_deref(), true),
@@ -137,8 +163,10 @@ impl Session {
                 Ok(Hello { last_seq: Some(seq) }) => {
                     let user = self.app.user();
                     let engine = self.app.engine();
-                    let follower =
-                        engine.follow_conversation(&user, &self.id, Seq(seq)).await.map_err(|_| Gone)?;
+                    let follower = engine
+                        .follow_conversation(&user, &self.id, Seq(seq))
+                        .await
+                        .map_err(|_| Gone::Client)?;
                     return match follower.check().await {
                         Ok(()) => Ok(follower),
                         Err(_) => self.snapshot().await,
@@ -152,16 +180,16 @@ impl Session {
 
     async fn snapshot(&mut self) -> Result<Follower, Gone> {
         let user = self.app.user();
-        let view = self.app.engine().view(&user, &self.id, MESSAGES_USUAL).await.map_err(|_| Gone)?;
+        let view = self.app.engine().view(&user, &self.id, MESSAGES_USUAL).await.map_err(|_| Gone::Client)?;
         self.send(snapshot_event(&view).to_string()).await?;
-        self.app.engine().follow_conversation(&user, &self.id, view.last_seq).await.map_err(|_| Gone)
+        self.app.engine().follow_conversation(&user, &self.id, view.last_seq).await.map_err(|_| Gone::Client)
     }
 
     async fn receive(&mut self, message: Message) -> Result<(), Gone> {
         let text = match message {
             Message::Text(text) => text,
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
-            Message::Binary(_) | Message::Close(_) => return Err(Gone),
+            Message::Binary(_) | Message::Close(_) => return Err(Gone::Client),
         };
         let (request, answer) = match parse::<Frame>(text.as_bytes()) {
             Ok(frame) => (frame.request_id.clone(), self.obey(frame).await),
@@ -227,10 +255,14 @@ impl Session {
     }
 
     async fn send_message(&mut self, message: Message) -> Result<(), Gone> {
-        match timeout(STALL_TIMEOUT, self.socket.send(message)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) | Err(_) => Err(Gone),
-        }
+        in_time(self.socket.send(message)).await
+    }
+}
+
+async fn in_time(sending: impl Future<Output = Result<(), axum::Error>>) -> Result<(), Gone> {
+    match timeout(STALL_TIMEOUT, sending).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) | Err(_) => Err(Gone::Client),
     }
 }
 
