@@ -176,7 +176,7 @@ impl Actor {
         let fence = self.shared.store.claim(&self.id).await;
         let fence = fence.map_err(|error| RecordError::Lost(error.to_string()))?;
         self.journal = Journal::new(self.shared.store.clone(), self.id.clone(), fence, Seq::ZERO);
-        self.feed.own_from(Seq::ZERO);
+        self.feed.deleted();
         self.state = None;
         (self.owned_after, self.unfolded) = (Seq::ZERO, 0);
         (self.call, self.share, self.owed, self.save_at) = (None, None, None, None);

@@ -79,6 +79,13 @@ struct Tail {
     unsaved: usize,
 }
 
+impl Tail {
+    fn forget_recent(&mut self) {
+        self.recent.clear();
+        (self.recent_bytes, self.unsaved) = (0, 0);
+    }
+}
+
 /// What a reader at some position is told.
 pub(crate) enum Follow {
     /// Here is what comes next.
@@ -115,8 +122,17 @@ impl Feed {
             return;
         }
         tail.losses += u64::from(before > Some(seq));
-        tail.recent.clear();
-        (tail.recent_bytes, tail.unsaved) = (0, 0);
+        tail.forget_recent();
+        self.moved.send_replace(());
+    }
+
+    /// The log is gone, even if there was nothing in it: what is written under its name later is not for
+    /// those who read it before.
+    pub(crate) fn deleted(&self) {
+        let mut tail = self.lock();
+        tail.seq = Some(Seq::ZERO);
+        tail.losses += 1;
+        tail.forget_recent();
         self.moved.send_replace(());
     }
 

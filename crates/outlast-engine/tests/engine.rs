@@ -10,8 +10,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::poll_fn;
 use outlast_core::{
-    Context, Durability, GenerationDocument, GenerationStatus, Part, Retention, Seq, Timestamp, UserId,
-    plain_text,
+    Context, ConversationId, Durability, GenerationDocument, GenerationStatus, Part, Retention, Seq,
+    Timestamp, UserId, plain_text,
 };
 use outlast_engine::{
     Clock, CommandError, Engine, FollowError, Follower, Ids, Model, ModelStream, Models, Parts,
@@ -246,6 +246,19 @@ async fn a_deleted_conversation_is_gone_and_stays_gone() {
     tokio::time::sleep(2 * MINUTE).await;
     assert!(bench.store.read(&started.conversation, Seq::ZERO, usize::MAX).await.unwrap().is_empty());
     assert_eq!(bench.engine.owners(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_of_an_empty_conversation_that_is_deleted_is_sent_away() {
+    let bench = Bench::new(say(&["a"], MINUTE), Settings::default());
+    let id = ConversationId::from("empty");
+    bench.engine.create_if_missing(&user(), &id).await.unwrap();
+    let mut follower = bench.engine.follow_conversation(&user(), &id, Seq::ZERO).await.unwrap();
+    follower.check().await.unwrap();
+    let reading = tokio::spawn(async move { follower.next().await.is_err() });
+    tokio::task::yield_now().await;
+    bench.engine.delete_conversation(&user(), &id).await.unwrap();
+    assert!(tokio::time::timeout(MINUTE, reading).await.unwrap().unwrap());
 }
 
 #[tokio::test(start_paused = true)]
