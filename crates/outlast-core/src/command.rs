@@ -58,6 +58,8 @@ pub enum Command {
         title: Option<String>,
         /// The new metadata, if they are to change. Null takes them away.
         metadata: Option<Value>,
+        /// The name that the client gave the request, if it did.
+        request: Option<RequestId>,
     },
 }
 

@@ -49,9 +49,9 @@ pub fn decide(
             let generation = interrupted(state, &generation)?;
             entries.of(generation, Event::Cancelled { reason: CancelReason::Dismissed });
         }
-        Command::Update { title, metadata } => {
+        Command::Update { title, metadata, request } => {
             if title.is_some() || metadata.is_some() {
-                entries.of_conversation(Event::ConversationUpdated { title, metadata });
+                entries.of_conversation(request, Event::ConversationUpdated { title, metadata });
             }
         }
     }
@@ -608,7 +608,7 @@ mod tests {
     fn s1_title_and_metadata_are_set_apart() {
         let world = given([]).when(rename("Tea")).then(["conversation.updated"]);
         let world = world
-            .when(Command::Update { title: None, metadata: Some(json!({"branch": "main"})) })
+            .when(Command::Update { title: None, metadata: Some(json!({"branch": "main"})), request: None })
             .then(["conversation.updated"]);
         assert_eq!(world.stored.conversation.title.as_deref(), Some("Tea"));
         assert_eq!(world.stored.conversation.metadata, Some(json!({"branch": "main"})));
@@ -616,12 +616,12 @@ mod tests {
 
     #[test]
     fn s1_an_update_of_nothing_is_nothing() {
-        given([]).when(Command::Update { title: None, metadata: None }).then_nothing();
+        given([]).when(Command::Update { title: None, metadata: None, request: None }).then_nothing();
     }
 
     #[test]
     fn s1_metadata_set_to_null_are_gone_also_after_the_log_is_read_again() {
-        let set = |metadata| Command::Update { title: None, metadata: Some(metadata) };
+        let set = |metadata| Command::Update { title: None, metadata: Some(metadata), request: None };
         let mut world = given([])
             .when(set(json!({"branch": "main"})))
             .then(["conversation.updated"])

@@ -46,8 +46,8 @@ impl Entries {
         self.seq.plus(self.list.len()).next()
     }
 
-    pub(crate) fn of_conversation(&mut self, event: Event) {
-        self.push(None, None, event);
+    pub(crate) fn of_conversation(&mut self, request: Option<RequestId>, event: Event) {
+        self.push(None, request, event);
     }
 
     pub(crate) fn of(&mut self, generation: &Generation, event: Event) {

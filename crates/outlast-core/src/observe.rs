@@ -172,7 +172,8 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
         }
         Report::TitleOwed => {
             if let Some(title) = state.title_owed() {
-                entries.of_conversation(Event::ConversationUpdated { title: Some(title), metadata: None });
+                entries
+                    .of_conversation(None, Event::ConversationUpdated { title: Some(title), metadata: None });
             }
         }
         Report::ProducerSilent { generation } => {

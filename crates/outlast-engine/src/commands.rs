@@ -1,8 +1,8 @@
 //! What clients may ask of the engine.
 
 use outlast_core::{
-    Command, ConversationId, Decided, GenerationId, GenerationStatus, MessageId, Part, Producer, Prompt,
-    Refusal, RequestId, Retry, RetryMode, Role, Start, UserId, WhenBusy,
+    Command, ConversationId, Decided, Event, GenerationId, GenerationStatus, MessageId, Part, Producer,
+    Prompt, Refusal, RequestId, Retry, RetryMode, Role, Seq, Start, UserId, WhenBusy, decode,
 };
 use outlast_store::Table;
 use serde::Serialize;
@@ -211,8 +211,30 @@ impl Engine {
             None => self.shared.ids.make("conv").into(),
         };
         let options = CommandOptions { create: true, named: false };
-        self.command(&id, user, Command::Update { title, metadata }, options).await?;
-        Ok(id)
+        let made = (title.clone(), metadata.clone());
+        let command = Command::Update { title, metadata, request: request.clone() };
+        self.command(&id, user, command, options).await?;
+        match request {
+            Some(request) if self.made_by(&id, &request).await? != made => {
+                Err(CommandError::MadeOtherwise { conversation: id })
+            }
+            _ => Ok(id),
+        }
+    }
+
+    /// With which title and metadata a named request made a conversation; its first event tells.
+    async fn made_by(
+        &self,
+        id: &ConversationId,
+        request: &RequestId,
+    ) -> Result<(Option<String>, Option<Value>), CommandError> {
+        let first = self.shared.store.read(id, Seq::ZERO, 1).await?;
+        let first = first.first().map(|record| decode(&record.bytes)).transpose();
+        let first = first.map_err(|error| CommandError::Broken(error.to_string()))?;
+        Ok(match first.filter(|entry| entry.request.as_ref() == Some(request)).map(|entry| entry.event) {
+            Some(Event::ConversationUpdated { title, metadata }) => (title, metadata),
+            _ => (None, None),
+        })
     }
 
     /// Makes a conversation under a name that the caller chose, unless it is there already.
@@ -222,7 +244,7 @@ impl Engine {
             known => return known,
         }
         let options = CommandOptions { create: true, named: false };
-        let nothing = Command::Update { title: None, metadata: None };
+        let nothing = Command::Update { title: None, metadata: None, request: None };
         self.command(id, user, nothing, options).await?;
         Ok(())
     }
@@ -236,7 +258,7 @@ impl Engine {
         metadata: Option<Value>,
     ) -> Result<(), CommandError> {
         self.must_own(user, id).await?;
-        let command = Command::Update { title, metadata };
+        let command = Command::Update { title, metadata, request: None };
         self.command(id, user, command, CommandOptions::default()).await?;
         Ok(())
     }

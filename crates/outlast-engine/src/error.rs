@@ -1,6 +1,6 @@
 //! Why a command did not do what was asked.
 
-use outlast_core::{MessageId, Refusal, Seq};
+use outlast_core::{ConversationId, MessageId, Refusal, Seq};
 use outlast_store::StoreError;
 
 /// Why a command did not do what was asked.
@@ -37,6 +37,12 @@ pub enum CommandError {
     MessageExists {
         /// Which.
         id: MessageId,
+    },
+    /// A request of this name has made a conversation with another title or other metadata.
+    #[error("a request of this name has made {conversation} otherwise")]
+    MadeOtherwise {
+        /// Which.
+        conversation: ConversationId,
     },
     /// The position lies after the log's end.
     #[error("the log ends at {tail}")]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use outlast_proof::server::Server;
 use outlast_proof::wait::{LONG, bounded};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -105,6 +106,32 @@ async fn s1_title_and_metadata_are_set_and_survive_a_kill() -> anyhow::Result<()
     assert_eq!(view["conversation"]["title"], "Green tea", "s5: a title somebody gave is kept");
     assert_eq!(view["conversation"]["generationStatus"], "complete");
     assert_eq!(view["conversation"]["currentGenerationId"], started.generation.as_str());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o5_i4_a_named_conversation_is_made_once_and_only_as_it_was_asked_for() -> anyhow::Result<()> {
+    let (mut server, _upstream) = both().await?;
+    let post = async |server: &Server, body: Value| server.api().post("/v1/conversations", &body).await;
+    let tea = json!({"requestId": "a", "title": "Tea", "metadata": {"cups": 2}});
+    let made = post(&server, tea.clone()).await?.expect(201)?.text("id")?;
+    let empty = post(&server, json!({"requestId": "b"})).await?.expect(201)?.text("id")?;
+    assert_ne!(made, empty);
+    for id in [&made, &empty] {
+        let request = server.api().request(Method::PATCH, &format!("/v1/conversations/{id}"));
+        server.api().send(request.json(&json!({"title": "Later"}))).await?.expect(200)?;
+    }
+    server.crash().await?;
+    assert_eq!(post(&server, tea).await?.expect(201)?.text("id")?, made);
+    assert_eq!(post(&server, json!({"requestId": "b"})).await?.expect(201)?.text("id")?, empty);
+    for (other, id) in [
+        (json!({"requestId": "a", "title": "Coffee", "metadata": {"cups": 2}}), &made),
+        (json!({"requestId": "a"}), &made),
+        (json!({"requestId": "b", "title": "Later"}), &empty),
+    ] {
+        let problem = post(&server, other).await?.problem(409, "idempotency_conflict")?;
+        assert_eq!(problem.text("conversationId")?, *id);
+    }
     Ok(())
 }
 

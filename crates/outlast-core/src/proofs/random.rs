@@ -319,7 +319,7 @@ proptest! {
         let parts = vec![crate::Part::Text { text }];
         let asked = Start { parts, metadata: Some(metadata.clone()), ..request(G1) };
         world.command(Command::Start(asked)).unwrap();
-        world.command(Command::Update { title, metadata: Some(metadata) }).unwrap();
+        world.command(Command::Update { title, metadata: Some(metadata), request: None }).unwrap();
         let (view, state) = (world.view(), world.transcript.state.clone());
         world.crash();
         prop_assert_eq!(world.view(), view);

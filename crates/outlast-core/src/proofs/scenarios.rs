@@ -290,7 +290,7 @@ fn continued_twice_then_retried() -> World {
 }
 
 fn title_and_metadata() -> World {
-    let set = |metadata| Command::Update { title: None, metadata: Some(metadata) };
+    let set = |metadata| Command::Update { title: None, metadata: Some(metadata), request: None };
     let mut world = World::new();
     world.command(set(json!({"projectId": "p1", "branch": "main"}))).unwrap();
     world.command(rename("Greetings")).unwrap();
@@ -298,7 +298,11 @@ fn title_and_metadata() -> World {
     answer_with(&mut world, "Hello, world.");
     world.command(set(json!(null))).unwrap();
     world.command(set(json!({"branch": "topic"}))).unwrap();
-    let both = Command::Update { title: Some("Farewells".into()), metadata: Some(json!([1, "two"])) };
+    let both = Command::Update {
+        title: Some("Farewells".into()),
+        metadata: Some(json!([1, "two"])),
+        request: Some("req_farewells".into()),
+    };
     world.command(both).unwrap();
     world
 }

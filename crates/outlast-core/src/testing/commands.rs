@@ -65,7 +65,7 @@ pub(crate) fn decide_about(tool_use_id: &str, decision: Decision) -> Command {
 }
 
 pub(crate) fn rename(title: &str) -> Command {
-    Command::Update { title: Some(title.into()), metadata: None }
+    Command::Update { title: Some(title.into()), metadata: None, request: None }
 }
 
 /// What that attempt brought, to be changed where a test cares.

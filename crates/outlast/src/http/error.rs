@@ -260,6 +260,10 @@ impl From<CommandError> for Problem {
             CommandError::ServerIsFull { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "limit_reached", detail)
             }
+            CommandError::MadeOtherwise { conversation } => {
+                Problem::new(StatusCode::CONFLICT, "idempotency_conflict", detail)
+                    .with("conversationId", conversation.as_str())
+            }
             CommandError::MessageExists { id } => {
                 Problem::new(StatusCode::CONFLICT, "message_exists", detail).with("messageId", id.as_str())
             }
