@@ -11,7 +11,7 @@ use crate::engine::Engine;
 
 /// How many documents are looked at in one go.
 const PAGE: usize = 500;
-/// A generation that ran longer than this before it ended is found by the pass at the next start.
+/// A generation that ran longer than this before it ended is found by the next pass over all of them.
 const LONG_RUN: Duration = Duration::from_secs(24 * 60 * 60);
 /// How much of a log is read at once when it is trimmed.
 const PAGE_BYTES: usize = 256 * 1024;
@@ -95,6 +95,10 @@ impl Engine {
     async fn trim_generation(&self, generation: &GenerationDocument) -> Result<bool, StoreError> {
         let conversation = &generation.conversation_id;
         let mut after = Seq(generation.first_seq.0.saturating_sub(1));
+        let next = self.shared.store.read(conversation, after, 1).await?;
+        if next.first().is_none_or(|next| next.seq > generation.last_seq) {
+            return Ok(false); // done by an earlier pass, as for most
+        }
         let mut any = false;
         while after < generation.last_seq {
             let records = self.shared.store.read(conversation, after, PAGE_BYTES).await?;

@@ -29,6 +29,8 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often old events are looked for.
 const TRIM_EVERY: Duration = Duration::from_secs(60 * 60);
+/// How often everything is looked at and not only what is likely to be due: once a day.
+const WHOLE_PASS_EVERY: u64 = 24;
 
 /// Serves until the process is told to stop or the store fails.
 pub(crate) async fn serve(
@@ -133,7 +135,10 @@ async fn told_to_stop() {
 
 async fn trim_again_and_again(engine: Engine) {
     let mut last = None;
-    loop {
+    for pass in 0_u64.. {
+        if pass % WHOLE_PASS_EVERY == 0 {
+            last = None;
+        }
         let began = engine.now();
         match engine.trim(last).await {
             Ok(0) => {}
