@@ -9,6 +9,7 @@ mod cancels;
 mod cuts;
 mod keys;
 mod prefill;
+mod seeds;
 mod server;
 mod silence;
 mod statuses;
