@@ -691,6 +691,19 @@ mod tests {
     }
 
     #[test]
+    fn x3_a_worker_that_goes_on_says_every_space_it_means() {
+        for prefill in [[].into(), ["default".to_owned()].into()] {
+            let mut world = made_elsewhere().with(Rules { prefill, ..Rules::default() });
+            world.produce(vec![words("def one():\n")], None);
+            world.claim(true);
+            world.produce(vec![words("\n\n")], None);
+            world.claim(true);
+            world.produce(vec![words("    return 1")], None);
+            assert_eq!(world.answer_shown(&G1.into()), "def one():\n\n\n    return 1");
+        }
+    }
+
+    #[test]
     fn x3_a_worker_that_was_lost_has_to_claim_again() {
         let silent = crate::Report::ProducerSilent { generation: G1.into() };
         let world = made_elsewhere().observed(silent).then(["chat.interrupted"]);

@@ -20,6 +20,7 @@ mod next;
 mod observe;
 mod retention;
 mod rules;
+mod telling;
 mod time;
 mod view;
 

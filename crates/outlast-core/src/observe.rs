@@ -7,9 +7,10 @@ use crate::entries::Entries;
 use crate::generation::Phase;
 use crate::message::TextKind;
 use crate::rules::retry_delay;
+use crate::telling::Telling;
 use crate::{
     CancelReason, Conversation, Entry, Event, Failure, FailureClass, Generation, GenerationId, MessageId,
-    Part, Recovery, Rules, Timestamp, ToolStream,
+    Recovery, Rules, Timestamp, ToolStream,
 };
 
 /// Something that happened outside.
@@ -200,7 +201,7 @@ pub(crate) fn observe_stream(
     rules: &Rules,
     entries: &mut Entries,
 ) {
-    let mut telling = Telling::new(generation, streamed.new_message, entries);
+    let mut telling = Telling::new(generation, streamed.new_message, rules, entries);
     for piece in streamed.pieces {
         telling.take(piece);
     }
@@ -215,131 +216,6 @@ pub(crate) fn observe_stream(
             observe_failure(generation, shown, &failure, jitter, rules, telling.entries);
         }
     }
-}
-
-/// An answer on its way into events, piece by piece.
-struct Telling<'a> {
-    generation: &'a Generation,
-    entries: &'a mut Entries,
-    /// The message that words are added to.
-    open: Option<MessageId>,
-    names: Names,
-    /// Messages that began in this report.
-    shown: Vec<MessageId>,
-    /// Calls for tools, and the messages that asked.
-    called: Vec<(String, MessageId)>,
-    /// Whether white space at the beginning is there already.
-    after_space: bool,
-}
-
-impl<'a> Telling<'a> {
-    fn new(generation: &'a Generation, new_message: MessageId, entries: &'a mut Entries) -> Telling<'a> {
-        let open = generation.open_segment().map(|segment| segment.message.clone());
-        let called = generation.tool_calls().map(|(id, message)| (id.to_owned(), message.clone()));
-        Telling {
-            names: Names { first: new_message, given: usize::from(open.is_some()) },
-            open,
-            shown: Vec::new(),
-            called: called.collect(),
-            after_space: resumes_after_space(generation),
-            generation,
-            entries,
-        }
-    }
-
-    fn take(&mut self, piece: Piece) {
-        match piece {
-            Piece::Text { kind, text, chunks } => self.say(kind, text, chunks),
-            Piece::ToolCall { id: tool_use_id, name: tool_name, input: tool_input } => {
-                self.close();
-                let message_id = self.begin();
-                self.called.push((tool_use_id.clone(), message_id.clone()));
-                self.event(Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input });
-            }
-            Piece::ToolOutput { id: tool_use_id, stream, text } => {
-                self.event(Event::ToolWrote { tool_use_id, stream, text });
-            }
-            Piece::ToolEnd { id: tool_use_id, result, is_error } => {
-                let asked = self.called.iter().find(|(id, _)| *id == tool_use_id);
-                // A result of what nobody asked for belongs nowhere.
-                if let Some((_, message_id)) = asked.cloned() {
-                    self.event(Event::ToolEnded { message_id, tool_use_id, result, is_error });
-                }
-            }
-            Piece::Approval { id: tool_use_id, name: tool_name, input: tool_input } => {
-                self.close();
-                self.event(Event::ApprovalRequested { tool_use_id, tool_name, tool_input });
-            }
-            Piece::Usage { input_tokens, output_tokens } => {
-                self.event(Event::UsageReported { input_tokens, output_tokens });
-            }
-        }
-    }
-
-    fn say(&mut self, kind: TextKind, mut text: String, chunks: u32) {
-        if self.after_space {
-            text.drain(..text.len() - text.trim_start().len());
-        }
-        if text.is_empty() {
-            return;
-        }
-        self.after_space = false;
-        let message_id = match &self.open {
-            Some(open) => open.clone(),
-            None => {
-                let message_id = self.begin();
-                self.open = Some(message_id.clone());
-                self.event(Event::SegmentOpened { message_id: message_id.clone() });
-                message_id
-            }
-        };
-        self.event(match kind {
-            TextKind::Answer => Event::TextAdded { message_id, text, chunks },
-            TextKind::Thinking => Event::ThinkingAdded { message_id, text, chunks },
-        });
-    }
-
-    fn begin(&mut self) -> MessageId {
-        let message_id = self.names.next();
-        self.shown.push(message_id.clone());
-        message_id
-    }
-
-    fn close(&mut self) {
-        if let Some(message_id) = self.open.take() {
-            self.event(Event::SegmentClosed { message_id });
-        }
-    }
-
-    fn event(&mut self, event: Event) {
-        self.entries.of(self.generation, event);
-    }
-}
-
-/// The ids of the messages that begin in one report. The first is given; while a message is open, it has
-/// that one already.
-struct Names {
-    first: MessageId,
-    given: usize,
-}
-
-impl Names {
-    fn next(&mut self) -> MessageId {
-        self.given += 1;
-        match self.given {
-            1 => self.first.clone(),
-            n => format!("{}-{n}", self.first).into(),
-        }
-    }
-}
-
-/// Whether an attempt is about to go on from words that end in white space. The model was given them
-/// without it and may begin with some of its own.
-fn resumes_after_space(generation: &Generation) -> bool {
-    let Some(segment) = generation.open_segment() else { return false };
-    let Some(Part::Text { text }) = segment.parts.last() else { return false };
-    // Nothing was said since the attempt began.
-    generation.last_seq == generation.attempt_seq && text.ends_with(char::is_whitespace)
 }
 
 /// An answer that has outgrown its limit ends here, however it would have gone on.
@@ -629,6 +505,23 @@ mod tests {
         let too_early = world.clone().later(Duration::from_secs(6));
         too_early.observed(retry_due(G1)).then_nothing();
         world.later(Duration::from_secs(7)).observed(retry_due(G1)).then(["chat.started"]);
+    }
+
+    fn goes_on_after(shown: &str, pieces: Vec<Piece>) -> String {
+        let prefill = Rules { prefill: ["default".to_owned()].into(), ..Rules::default() };
+        let mut world = given([answering(G1, shown), retrying(G1, 2, 0), started(G1, 2)]).with(prefill);
+        world.report(stream(G1, 2, pieces, None));
+        world.answer_shown(&G1.into())
+    }
+
+    #[test]
+    fn g11_an_answer_that_goes_on_repeats_no_white_space_and_loses_none() {
+        assert_eq!(goes_on_after("Hello, ", vec![words(" wor"), words(" ld")]), "Hello, wor ld");
+        assert_eq!(goes_on_after("Hello, ", vec![words(" "), words("wor")]), "Hello, wor");
+        assert_eq!(goes_on_after("if x:\n", vec![words("\n    return 1")]), "if x:\n    return 1");
+        assert_eq!(goes_on_after("if x:\n", vec![words("\n\n"), words("y")]), "if x:\n\ny");
+        assert_eq!(goes_on_after("if x: ", vec![words("\n    y")]), "if x: \n    y");
+        assert_eq!(goes_on_after("Hello", vec![words(" world")]), "Hello world");
     }
 
     #[test]

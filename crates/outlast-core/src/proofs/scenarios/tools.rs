@@ -34,7 +34,7 @@ pub(super) fn goes_on_from_the_last_word() -> World {
     world.model(vec![words("Hello, ")], None);
     break_off(&mut world);
     world.wait();
-    world.model(vec![words(" \n"), words(" wor")], None);
+    world.model(vec![words(" "), words("wor")], None);
     world.crash();
     world.settle();
     world.model(vec![words("ld."), usage(12, 3)], Some(finished()));
