@@ -68,7 +68,9 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
         // Waits for a person, for as long as it takes; time that passes meanwhile does not count.
         Phase::Running if waits => Next::Nothing,
         Phase::Running if generation.producer.is_some() => {
-            let silent = around.producer_heard.after(around.rules.producer_silence);
+            // One that waited for its turn has its time from the turn on, whoever was heard before.
+            let heard = generation.at_work_since.unwrap_or_default().max(around.producer_heard);
+            let silent = heard.after(around.rules.producer_silence);
             if silent <= around.now {
                 return Next::Observe(Report::ProducerSilent { generation: id() });
             }
@@ -287,5 +289,20 @@ mod tests {
         assert_eq!(world.next(), Next::WakeAt(silent), "nothing is called here");
         world.now = silent;
         assert_eq!(world.next(), Next::Observe(Report::ProducerSilent { generation: G1.into() }));
+    }
+
+    #[test]
+    fn x3_a_worker_has_its_time_from_the_turn_on_however_long_it_waited() {
+        let start = crate::Start { producer: Some(crate::Producer::External), ..request(G2) };
+        let queued = crate::Start { when_busy: crate::WhenBusy::Queue, ..start };
+        let mut world = given([running(G1)]);
+        world.command(crate::Command::Start(queued)).unwrap();
+        world.producer_heard = world.now;
+        world = world.later(Duration::from_secs(60 * 60));
+        world.command(cancel(G1)).unwrap();
+        world.settle();
+        assert_eq!(world.generation(G2).phase, Phase::Running);
+        let turn = world.generation(G2).started_at.unwrap();
+        assert_eq!(world.next(), Next::WakeAt(turn.after(world.rules.producer_silence)));
     }
 }
