@@ -264,8 +264,8 @@ impl Generation {
                 self.begin(entry, message_id, Role::Tool, vec![asked]);
             }
             Event::UsageReported { input_tokens, output_tokens } => {
-                self.input_tokens += input_tokens;
-                self.output_tokens += output_tokens;
+                self.input_tokens = self.input_tokens.saturating_add(*input_tokens);
+                self.output_tokens = self.output_tokens.saturating_add(*output_tokens);
             }
             Event::ToolEnded { .. } | Event::ApprovalRequested { .. } | Event::ApprovalResolved { .. } => {
                 self.apply_to_tool(&entry.event);

@@ -410,6 +410,14 @@ mod tests {
     }
 
     #[test]
+    fn g8_absurd_counts_of_tokens_stay_at_the_largest_number() {
+        let pieces = vec![usage(u64::MAX, u64::MAX), usage(1, u64::MAX)];
+        let world = given([running(G1)]).observed(stream(G1, 1, pieces, None)).then(["usage", "usage"]);
+        let generation = world.generation(G1);
+        assert_eq!((generation.input_tokens, generation.output_tokens), (u64::MAX, u64::MAX));
+    }
+
+    #[test]
     fn g11_every_failure_that_may_pass_is_retried_and_what_was_shown_is_withdrawn_once() {
         for class in RETRYABLE {
             let world = given([answering(G1, "Hel")])

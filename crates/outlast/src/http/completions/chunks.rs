@@ -37,9 +37,9 @@ impl Usage {
     }
 
     fn add(&mut self, input: u64, output: u64) {
-        self.prompt_tokens += input;
-        self.completion_tokens += output;
-        self.total_tokens += input + output;
+        self.prompt_tokens = self.prompt_tokens.saturating_add(input);
+        self.completion_tokens = self.completion_tokens.saturating_add(output);
+        self.total_tokens = self.prompt_tokens.saturating_add(self.completion_tokens);
     }
 }
 
