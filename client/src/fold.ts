@@ -48,9 +48,9 @@ export function apply(before: View, event: OutlastEvent): View {
     case "attempt.retracted":
       return wait(retract(view, event.payload.messageIds), event.generationId, () => []);
     case "chat.interrupted":
-      return turn(view, event.generationId, "interrupted", "interrupted");
+      return turn(view, event.generationId, "interrupted");
     case "chat.resumed":
-      return turn(view, event.generationId, "running", "generating");
+      return turn(view, event.generationId, "running");
     case "chat.done":
     case "chat.error":
     case "chat.cancelled":
@@ -85,7 +85,7 @@ function update(view: View, change: { readonly title?: string; readonly metadata
 function say(view: View, messageId: string, type: "text" | "thinking", text: string): View {
   const parts = view.overlayParts[messageId];
   // Words for a message that is not open cannot be recorded; a log that has them is folded without.
-  if (parts === undefined) return view;
+  if (!parts) return view;
   const overlayParts = { ...view.overlayParts, [messageId]: addText(parts, type, text) };
   if (type === "thinking") return { ...view, overlayParts };
   // Appended rather than joined anew, so that a long answer costs no more per delta than a short one.
@@ -103,7 +103,7 @@ function enqueue(view: View, event: ChatEvent & { readonly type: "generation.que
 /** The first that waits becomes the active run, before it has begun. */
 function nextInTurn(view: View): View {
   const [next, ...queue] = view.queue;
-  return next === undefined ? view : counted(withRun({ ...view, queue }, next));
+  return next ? counted(withRun({ ...view, queue }, next)) : view;
 }
 
 function withRun(view: View, { generationId, requestId, model }: QueuedRun): View {
@@ -129,14 +129,13 @@ function counted(view: View): View {
 
 function start(view: View, event: ChatEvent & { readonly type: "chat.started" }): View {
   const waiting = view.queue.find((run) => run.generationId === event.generationId);
-  if (waiting !== undefined) {
-    const queue = view.queue.filter((run) => run !== waiting);
-    view = counted(withRun({ ...view, queue }, waiting));
-  }
+  if (waiting)
+    view = counted(withRun({ ...view, queue: view.queue.filter((run) => run !== waiting) }, waiting));
   const run = view.activeRun;
-  if (run === null || run.generationId !== event.generationId) return view;
+  if (run?.generationId !== event.generationId) return view;
   const startedAt = run.startedAt ?? event.ts;
-  return { ...view, activeRun: { ...run, status: "running", attempt: event.payload.attempt, startedAt } };
+  const { attempt } = event.payload;
+  return turn({ ...view, activeRun: { ...run, attempt, startedAt } }, run.generationId, "running");
 }
 
 function open(view: View, event: ChatEvent & { readonly type: "assistant.segment.started" }): View {
@@ -165,16 +164,15 @@ function finish(view: View, { messageId, toolUseId, result, isError }: ToolEnd):
   return { ...view, messages: view.messages.map(add) };
 }
 
-/** What a person is asked changes. While anything is, the run waits. */
+/** What a person is asked changes. */
 function wait(view: View, generation: string | null, change: (asked: Asked) => Asked): View {
   const run = view.activeRun;
   if (run?.generationId !== generation) return view;
   const { pendingApprovals: before = [], ...rest } = run as ActiveRun;
   const pendingApprovals = change(before);
-  const waits = "awaiting_approval";
   if (pendingApprovals.length > 0)
-    return turn({ ...view, activeRun: { ...rest, pendingApprovals } }, generation, waits, waits);
-  return before.length > 0 ? turn({ ...view, activeRun: rest }, generation, "running", "generating") : view;
+    return turn({ ...view, activeRun: { ...rest, pendingApprovals } }, generation, "running");
+  return before.length > 0 ? turn({ ...view, activeRun: rest }, generation, "running") : view;
 }
 
 function begun(view: View, event: ChatEvent & { readonly payload: { readonly messageId: string } }): Message {
@@ -222,15 +220,14 @@ function retract(view: View, ids: readonly string[]): View {
   return { ...view, messages, ...overlaysWithout(view, ids) };
 }
 
-function turn(
-  view: View,
-  generation: string | null,
-  status: ActiveRun["status"],
-  generationStatus: ConversationStatus,
-): View {
-  if (view.activeRun?.generationId !== generation) return view;
+/** While a person is asked, a run that would go on waits. */
+function turn(view: View, generation: string | null, to: "running" | "interrupted"): View {
+  const run = view.activeRun;
+  if (run?.generationId !== generation) return view;
+  const status = to === "running" && run?.pendingApprovals ? "awaiting_approval" : to;
+  const generationStatus: ConversationStatus = status === "running" ? "generating" : status;
   const conversation = { ...view.conversation, generationStatus };
-  return { ...view, conversation, activeRun: { ...view.activeRun, status } };
+  return { ...view, conversation, activeRun: { ...(run as ActiveRun), status } };
 }
 
 function end(before: View, event: EndEvent): View {

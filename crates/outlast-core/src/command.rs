@@ -10,6 +10,10 @@ use crate::{
 /// How many generations may wait behind the one under way. More is a client that sends without reading.
 pub const QUEUE_MAX: usize = 16;
 
+/// How much one result of a tool, or one piece of its output, may hold, in bytes. It stands in the log and in
+/// the transcript, and every reader gets it.
+pub const TOOL_BYTES_MAX: usize = 256 * 1024;
+
 /// Something a client asks for.
 #[derive(Clone, Debug)]
 pub enum Command {
@@ -221,9 +225,23 @@ pub enum Refusal {
     /// Somebody decided before.
     #[error("it was decided before: {}", .0.decision.as_str())]
     AlreadyDecided(Decided),
-    /// A worker can only end a tool that it began.
-    #[error("no tool call {tool_use_id:?} was begun")]
+    /// A worker can only tell of a tool that it began, and end it once.
+    #[error("no tool call {tool_use_id:?} is under way")]
     NotCalled {
+        /// Which.
+        tool_use_id: String,
+    },
+    /// A decision is about the arguments that a person saw: another question needs another name.
+    #[error(
+        "a person was asked about tool call {tool_use_id:?} before, with another tool or other arguments"
+    )]
+    AskedOtherwise {
+        /// Which.
+        tool_use_id: String,
+    },
+    /// A tool that writes this much should keep it elsewhere and say where.
+    #[error("tool call {tool_use_id:?} brings more than {TOOL_BYTES_MAX} bytes at once")]
+    ToolTooLong {
         /// Which.
         tool_use_id: String,
     },

@@ -183,6 +183,7 @@ impl Conversation {
             failures: 0,
             segments: Vec::new(),
             approvals: Vec::new(),
+            tool_bytes: 0,
             input_tokens: 0,
             output_tokens: 0,
             chunks_received: 0,
@@ -240,6 +241,7 @@ impl Generation {
         if entry.event.is_produced() {
             self.produced = entry.seq;
         }
+        self.tool_bytes = self.tool_bytes.saturating_add(entry.event.tool_bytes());
         match &entry.event {
             Event::AttemptStarted { attempt, .. } => {
                 self.attempt = *attempt;
@@ -272,6 +274,7 @@ impl Generation {
             }
             Event::AttemptRetracted { message_ids, .. } => {
                 self.approvals.clear(); // what was asked for is withdrawn with what was said
+                self.tool_bytes = 0;
                 self.segments.retain(|segment| !message_ids.contains(&segment.message));
             }
             Event::RetryScheduled { delay_ms, .. } => {

@@ -1,13 +1,18 @@
 //! What comes of what clients ask.
 
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
 use crate::entries::Entries;
+use crate::event::json_bytes;
 use crate::generation::Phase;
 use crate::message::plain_text;
 use crate::observe::observe_stream;
 use crate::{
     CallEnd, CancelReason, Command, Conversation, Decided, Earlier, Entry, Event, Generation, GenerationId,
     Message, MessageId, MessageStatus, Part, Piece, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry,
-    RetryMode, RetryOf, Rules, Start, Streamed, Timestamp, WhenBusy,
+    RetryMode, RetryOf, Rules, Start, Streamed, TOOL_BYTES_MAX, Timestamp, WhenBusy,
 };
 
 /// What comes of a command: the events that make it true, or why nothing does.
@@ -154,8 +159,11 @@ fn decide_claim(
         Phase::Running => {}
         _ => return Err(stale(generation, 0)), // it has to wait for its turn
     }
-    if !keep {
-        retract(generation, generation.shown(), "begun anew by its worker", entries);
+    // A question is withdrawn too, also where nothing was said beside it: nobody waits for the answer.
+    if !keep && (!generation.segments.is_empty() || !generation.approvals.is_empty()) {
+        let (attempt, message_ids) = (generation.attempt, generation.shown());
+        let reason = "begun anew by its worker".to_owned();
+        entries.of(generation, Event::AttemptRetracted { attempt, message_ids, reason });
     }
     let attempt = generation.attempt + 1;
     entries.of(generation, Event::AttemptStarted { model: generation.model.clone(), attempt });
@@ -181,7 +189,7 @@ fn decide_produce(
         Some(ProducedEnd::Done { reason }) => (Some(CallEnd::Finished { reason }), None),
         Some(ProducedEnd::Failed { message, code }) => (None, Some((message, code))),
     };
-    let pieces = produce.pieces;
+    let pieces = without_repeated_questions(generation, produce.pieces)?;
     let new_message = generation.next_message().cloned().unwrap_or(produce.new_message);
     let (id, attempt) = (produce.generation, produce.epoch);
     let streamed = Streamed { generation: id, attempt, pieces, end, new_message };
@@ -193,18 +201,53 @@ fn decide_produce(
     Ok(())
 }
 
+/// A tool is told of between its beginning and its one end, and what it brings at once has a limit.
 fn must_know_tools(generation: &Generation, pieces: &[Piece]) -> Result<(), Refusal> {
-    let mut begun: Vec<&str> = generation.tool_calls().map(|(id, _)| id).collect();
+    let open = generation.tool_calls().filter(|call| !call.ended);
+    let mut open: Vec<&str> = open.map(|call| call.id).collect();
     for piece in pieces {
-        match piece {
-            Piece::ToolCall { id, .. } => begun.push(id),
-            Piece::ToolEnd { id, .. } if !begun.contains(&id.as_str()) => {
-                return Err(Refusal::NotCalled { tool_use_id: id.clone() });
+        let (id, bytes) = match piece {
+            Piece::ToolCall { id, .. } => {
+                open.push(id);
+                continue;
             }
-            _ => {}
+            Piece::ToolOutput { id, text, .. } => (id, text.len()),
+            Piece::ToolEnd { id, result, .. } => (id, json_bytes(result)),
+            Piece::Text { .. } | Piece::Approval { .. } | Piece::Usage { .. } => continue,
+        };
+        let known = open.iter().position(|known| known == id);
+        let known = known.ok_or_else(|| Refusal::NotCalled { tool_use_id: id.clone() })?;
+        if bytes > TOOL_BYTES_MAX {
+            return Err(Refusal::ToolTooLong { tool_use_id: id.clone() });
+        }
+        if matches!(piece, Piece::ToolEnd { .. }) {
+            open.remove(known);
         }
     }
     Ok(())
+}
+
+/// The pieces without questions that were asked before, word for word: a worker that comes back may not know
+/// that it asked. Another question under the same name is refused, or the decision about one would be taken
+/// for a decision about the other.
+fn without_repeated_questions(generation: &Generation, pieces: Vec<Piece>) -> Result<Vec<Piece>, Refusal> {
+    let asked = generation.approvals.iter();
+    let asked =
+        asked.map(|asked| (asked.tool_use_id.clone(), (asked.tool_name.clone(), asked.tool_input.clone())));
+    let mut asked: BTreeMap<String, (String, Value)> = asked.collect();
+    let mut kept = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        if let Piece::Approval { id, name, input } = &piece {
+            let question = (name.clone(), input.clone());
+            match asked.get(id) {
+                Some(earlier) if *earlier == question => continue,
+                Some(_) => return Err(Refusal::AskedOtherwise { tool_use_id: id.clone() }),
+                None => asked.insert(id.clone(), question),
+            };
+        }
+        kept.push(piece);
+    }
+    Ok(kept)
 }
 
 /// The generation of that id, if a worker makes it and it is not over.
@@ -273,7 +316,7 @@ fn interrupted<'a>(state: &'a Conversation, id: &GenerationId) -> Result<&'a Gen
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::testing::{interrupted, *};
@@ -774,5 +817,133 @@ mod tests {
         let made = Produce { generation, epoch: 1, expected, pieces: vec![end], end: None, new_message };
         let refusal = Refusal::NotCalled { tool_use_id: "call_9".into() };
         world.when(Command::Produce(made)).refused(refusal);
+    }
+
+    fn append(world: &World, pieces: Vec<Piece>) -> Command {
+        let (epoch, expected) = (world.generation(G1).attempt, Some(world.generation(G1).produced));
+        let (generation, new_message) = (G1.into(), "made".into());
+        Command::Produce(Produce { generation, epoch, expected, pieces, end: None, new_message })
+    }
+
+    fn may_i(id: &str, command: &str) -> Piece {
+        Piece::Approval { id: id.into(), name: "bash".into(), input: json!({"command": command}) }
+    }
+
+    #[test]
+    fn i8_the_same_question_again_is_one_question() {
+        for decided in [false, true] {
+            let mut world = asking();
+            if decided {
+                world = world.when(decide_about("call_1", Decision::Approve)).then(["approval.resolved"]);
+            }
+            world.claim(true);
+            let again = append(&world, vec![may_i("call_1", "ls")]);
+            let world = world.when(again).then_nothing();
+            assert_eq!(world.generation(G1).approvals.len(), 1);
+            assert_eq!(world.generation(G1).approvals[0].decided.is_some(), decided);
+        }
+        let world = made_elsewhere();
+        let twice = append(&world, vec![may_i("call_1", "ls"), may_i("call_1", "ls")]);
+        world.when(twice).then(["approval.requested"]);
+    }
+
+    #[test]
+    fn i8_a_decision_is_never_taken_for_one_about_other_arguments() {
+        let refusal = Refusal::AskedOtherwise { tool_use_id: "call_1".into() };
+        let world = asking();
+        let other = append(&world, vec![words("Or this?"), may_i("call_1", "rm -rf /")]);
+        let world = world.when(other).refused(refusal.clone());
+        let world = world.when(decide_about("call_1", Decision::Approve)).then(["approval.resolved"]);
+        let other = append(&world, vec![may_i("call_1", "rm -rf /")]);
+        let mut world = world.when(other).refused(refusal.clone());
+        let both = append(&world, vec![may_i("call_2", "ls"), may_i("call_2", "rm -rf /")]);
+        world = world.when(both).refused(Refusal::AskedOtherwise { tool_use_id: "call_2".into() });
+        world.claim(false); // begun anew, nothing was asked
+        let other = append(&world, vec![may_i("call_1", "rm -rf /")]);
+        world.when(other).then(["approval.requested"]);
+    }
+
+    #[test]
+    fn x3_a_claim_that_keeps_nothing_withdraws_a_question_that_stands_alone() {
+        let claim = |keep| Command::Claim { generation: G1.into(), keep };
+        let world = made_elsewhere();
+        let asked = append(&world, vec![may_i("call_1", "ls")]);
+        let world = world.when(asked).then(["approval.requested"]);
+        let kept = world.clone().when(claim(true)).then(["chat.started"]);
+        assert_eq!(kept.generation(G1).status(), GenerationStatus::AwaitingApproval);
+        let world = world.when(claim(false)).then(["attempt.retracted", "chat.started"]);
+        assert_eq!(world.generation(G1).status(), GenerationStatus::Running);
+        assert!(world.generation(G1).approvals.is_empty());
+    }
+
+    #[test]
+    fn g6_a_worker_that_waits_for_a_person_is_not_silent() {
+        let silent = crate::Report::ProducerSilent { generation: G1.into() };
+        asking().observed(silent).then_nothing().observed(abandoned(G1)).then_nothing();
+    }
+
+    fn output(id: &str, text: &str) -> Piece {
+        Piece::ToolOutput { id: id.into(), stream: crate::ToolStream::Stdout, text: text.into() }
+    }
+
+    fn result(id: &str, text: &str) -> Piece {
+        Piece::ToolEnd { id: id.into(), result: json!(text), is_error: false }
+    }
+
+    #[test]
+    fn x3_a_tool_writes_after_its_beginning_and_ends_once() {
+        let not_called = Refusal::NotCalled { tool_use_id: "call_1".into() };
+        let begun = tool_call("call_1", json!({}));
+        for pieces in [
+            vec![output("call_1", "x"), begun.clone()],
+            vec![begun.clone(), result("call_1", "x"), result("call_1", "y")],
+            vec![begun.clone(), result("call_1", "x"), output("call_1", "y")],
+        ] {
+            let world = made_elsewhere();
+            let made = append(&world, pieces);
+            world.when(made).refused(not_called.clone());
+        }
+        let mut world = made_elsewhere();
+        world.produce(vec![begun.clone(), output("call_1", "x"), result("call_1", "x")], None);
+        let again = append(&world, vec![result("call_1", "y")]);
+        let mut world = world.when(again).refused(not_called);
+        world.produce(vec![begun, result("call_1", "y")], None); // the same name again is another call
+        let results = |part: &Part| match part {
+            Part::ToolResult { content, .. } => Some(content.clone()),
+            _ => None,
+        };
+        let results: Vec<Value> = world.generation(G1).content_parts().iter().filter_map(results).collect();
+        assert_eq!(results, ["x", "y"]);
+        assert!(world.generation(G1).tool_calls().all(|call| call.ended));
+    }
+
+    #[test]
+    fn x3_what_a_tool_brings_at_once_has_a_limit() {
+        let long = "x".repeat(TOOL_BYTES_MAX);
+        let begun = tool_call("call_1", json!({}));
+        let world = made_elsewhere();
+        let most = append(&world, vec![begun.clone(), output("call_1", &long), result("call_1", &long[2..])]);
+        world.when(most).then(["tool.start", "tool.output", "tool.end"]);
+        for more in [output("call_1", &format!("{long}!")), result("call_1", &long)] {
+            let world = made_elsewhere();
+            let made = append(&world, vec![begun.clone(), more]);
+            world.when(made).refused(Refusal::ToolTooLong { tool_use_id: "call_1".into() });
+        }
+    }
+
+    #[test]
+    fn x3_everything_that_a_worker_brings_counts_against_the_limit_of_its_answer() {
+        let long = "x".repeat(60);
+        let begun = tool_call("call_1", json!({}));
+        for piece in [output("call_1", &long), result("call_1", &long), may_i("call_1", &long)] {
+            let mut world = made_elsewhere();
+            world.rules.answer_bytes = 100;
+            world.produce(vec![begun.clone(), piece.clone()], None);
+            assert!(!world.generation(G1).ended(), "{piece:?}");
+            let more = tool_call("call_2", json!({"a": &long[..40]}));
+            world.produce(vec![more], None);
+            let (reason, _) = world.generation(G1).end_reason();
+            assert_eq!(reason.as_deref(), Some("answer_too_long"), "{piece:?}");
+        }
     }
 }

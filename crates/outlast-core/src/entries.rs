@@ -19,12 +19,11 @@ impl Entries {
         self.now
     }
 
-    /// How much text the list adds.
-    pub(crate) fn text_bytes(&self) -> usize {
+    /// How much the list adds to an answer.
+    pub(crate) fn answer_bytes(&self) -> usize {
         let bytes = |entry: &Entry| match &entry.event {
             Event::TextAdded { text, .. } | Event::ThinkingAdded { text, .. } => text.len(),
-            Event::ToolCalled { tool_input, .. } => tool_input.to_string().len(),
-            _ => 0,
+            event => event.tool_bytes(),
         };
         self.list.iter().map(bytes).sum()
     }

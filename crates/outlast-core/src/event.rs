@@ -297,11 +297,29 @@ impl Event {
         }
     }
 
+    /// How much a tool adds to its generation: what it was asked, wrote or answered.
+    pub(crate) fn tool_bytes(&self) -> usize {
+        match self {
+            Event::ToolCalled { tool_use_id, tool_name, tool_input, .. }
+            | Event::ApprovalRequested { tool_use_id, tool_name, tool_input } => {
+                tool_use_id.len() + tool_name.len() + json_bytes(tool_input)
+            }
+            Event::ToolWrote { text, .. } => text.len(),
+            Event::ToolEnded { result, .. } => json_bytes(result),
+            _ => 0,
+        }
+    }
+
     /// Whether this only adds text. Such events change no document and may be saved late when the
     /// durability setting says so.
     pub fn is_text(&self) -> bool {
         matches!(self, Event::TextAdded { .. } | Event::ThinkingAdded { .. })
     }
+}
+
+/// How long a value is when it is written down.
+pub(crate) fn json_bytes(value: &Value) -> usize {
+    value.to_string().len()
 }
 
 /// Serde reads null as "absent"; here it is a value that somebody set.

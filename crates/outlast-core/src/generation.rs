@@ -69,6 +69,9 @@ pub struct Generation {
     /// What a person was asked to decide about, oldest first.
     #[serde(default)]
     pub approvals: Vec<Approval>,
+    /// What tools were asked, wrote and answered since anything was last withdrawn, in bytes.
+    #[serde(default)]
+    pub tool_bytes: usize,
     /// Tokens read, all attempts together.
     pub input_tokens: u64,
     /// Tokens written, all attempts together.
@@ -161,6 +164,16 @@ pub struct Segment {
     pub status: MessageStatus,
 }
 
+/// A call of a tool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ToolUse<'a> {
+    pub(crate) id: &'a str,
+    /// The message that asks.
+    pub(crate) message: &'a MessageId,
+    /// Whether its result is there.
+    pub(crate) ended: bool,
+}
+
 fn assistant() -> Role {
     Role::Assistant
 }
@@ -204,13 +217,15 @@ impl Generation {
         }
     }
 
-    /// The tools it asked for, by the names of the calls, and the messages that asked.
-    pub(crate) fn tool_calls(&self) -> impl Iterator<Item = (&str, &MessageId)> {
-        self.segments.iter().flat_map(|segment| {
-            segment.parts.iter().filter_map(|part| match part {
-                Part::ToolUse { id, .. } => Some((id.as_str(), &segment.message)),
+    /// The tools it asked for, oldest first.
+    pub(crate) fn tool_calls(&self) -> impl Iterator<Item = ToolUse<'_>> {
+        self.segments.iter().filter_map(|segment| {
+            let id = segment.parts.iter().find_map(|part| match part {
+                Part::ToolUse { id, .. } => Some(id.as_str()),
                 _ => None,
-            })
+            })?;
+            let ended = segment.parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
+            Some(ToolUse { id, message: &segment.message, ended })
         })
     }
 
@@ -247,14 +262,15 @@ impl Generation {
         self.kept.iter().chain(self.segments.iter().map(|segment| &segment.message)).cloned().collect()
     }
 
-    /// How long the answer is.
+    /// How long the answer is, with everything that tools add to it.
     pub(crate) fn answer_bytes(&self) -> usize {
         let bytes = |part: &Part| match part {
             Part::Text { text } | Part::Thinking { text } => text.len(),
-            Part::ToolUse { input, .. } => input.to_string().len(),
-            Part::ToolResult { .. } | Part::Image { .. } => 0,
+            // Counted when they came: to write them down for every report would cost more than they do.
+            Part::ToolUse { .. } | Part::ToolResult { .. } | Part::Image { .. } => 0,
         };
-        self.segments.iter().flat_map(|segment| &segment.parts).map(bytes).sum()
+        let said: usize = self.segments.iter().flat_map(|segment| &segment.parts).map(bytes).sum();
+        said.saturating_add(self.tool_bytes)
     }
 
     /// Everything said, in the order of the log.

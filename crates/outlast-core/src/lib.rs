@@ -31,7 +31,9 @@ mod testing;
 
 pub use choices::{CancelReason, Decision, Producer, RetryMode, RetryOf, ToolStream};
 pub use codec::{DecodeError, Head, Heads, decode, encode, head};
-pub use command::{Command, Earlier, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, Start, WhenBusy};
+pub use command::{
+    Command, Earlier, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, Start, TOOL_BYTES_MAX, WhenBusy,
+};
 pub use context::{Context, ContextMessage, Prompt, Sources, ToolSpec, context};
 pub use conversation::Conversation;
 pub use decide::decide;

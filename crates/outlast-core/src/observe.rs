@@ -180,14 +180,17 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
         Report::ProducerSilent { generation } => {
             let made_elsewhere = |generation: &&Generation| generation.producer.is_some();
             let running = in_phase(state, &generation, |phase| *phase == Phase::Running);
-            if let Some(generation) = running.filter(made_elsewhere) {
+            // While a person is asked, the worker need not be heard.
+            let silent = |run: &&Generation| made_elsewhere(run) && !run.waits_for_a_decision();
+            if let Some(generation) = running.filter(silent) {
                 let reason = format!("its worker was not heard for {} s", rules.producer_silence.as_secs());
                 entries.of(generation, Event::Interrupted { reason, round: 0 });
             }
         }
         Report::Abandoned { generation } => {
             let at_work = |phase: &Phase| matches!(phase, Phase::Running | Phase::Retrying { .. });
-            if let Some(generation) = in_phase(state, &generation, at_work) {
+            let waits = |run: &&Generation| run.waits_for_a_decision();
+            if let Some(generation) = in_phase(state, &generation, at_work).filter(|run| !waits(run)) {
                 entries.of(generation, Event::Cancelled { reason: CancelReason::Abandoned });
             }
         }
@@ -220,7 +223,7 @@ pub(crate) fn observe_stream(
 
 /// An answer that has outgrown its limit ends here, however it would have gone on.
 fn too_long(generation: &Generation, entries: &Entries, rules: &Rules) -> Option<CallEnd> {
-    let bytes = generation.answer_bytes() + entries.text_bytes();
+    let bytes = generation.answer_bytes().saturating_add(entries.answer_bytes());
     (bytes > rules.answer_bytes).then(|| {
         let message = format!("the answer is longer than {} bytes", rules.answer_bytes);
         let failure = Failure { class: FailureClass::TooLong, message, retry_after: None };

@@ -13,7 +13,7 @@ pub(crate) struct Telling<'a> {
     names: Names,
     /// Messages that began in this report.
     pub(crate) shown: Vec<MessageId>,
-    /// Calls for tools, and the messages that asked.
+    /// Calls for tools that have no result yet, and the messages that asked.
     called: Vec<(String, MessageId)>,
     /// White space that stands there already and that the model was not told of: it may say it again.
     withheld: String,
@@ -27,7 +27,8 @@ impl<'a> Telling<'a> {
         entries: &'a mut Entries,
     ) -> Telling<'a> {
         let open = generation.open_segment().map(|segment| segment.message.clone());
-        let called = generation.tool_calls().map(|(id, message)| (id.to_owned(), message.clone()));
+        let called = generation.tool_calls().filter(|call| !call.ended);
+        let called = called.map(|call| (call.id.to_owned(), call.message.clone()));
         Telling {
             names: Names { first: new_message, given: usize::from(open.is_some()) },
             open,
@@ -52,9 +53,10 @@ impl<'a> Telling<'a> {
                 self.event(Event::ToolWrote { tool_use_id, stream, text });
             }
             Piece::ToolEnd { id: tool_use_id, result, is_error } => {
-                let asked = self.called.iter().find(|(id, _)| *id == tool_use_id);
+                let asked = self.called.iter().position(|(id, _)| *id == tool_use_id);
                 // A result of what nobody asked for belongs nowhere.
-                if let Some((_, message_id)) = asked.cloned() {
+                if let Some(place) = asked {
+                    let (_, message_id) = self.called.remove(place);
                     self.event(Event::ToolEnded { message_id, tool_use_id, result, is_error });
                 }
             }

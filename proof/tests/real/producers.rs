@@ -177,3 +177,46 @@ async fn x3_i9_a_cancel_reaches_the_worker() -> anyhow::Result<()> {
     }
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i8_g6_a_worker_asks_a_person_decides_and_the_worker_reads_it() -> anyhow::Result<()> {
+    let (mut server, _upstream) = both().await?;
+    let started = start(server.api(), None).await?;
+    let (_, worker) = ask(server.api(), &started, "claim", json!({})).await?;
+    let asked = |command: &str| {
+        let payload = json!({"toolUseId": "call_1", "toolName": "bash", "toolInput": {"command": command}});
+        json!([{"type": "approval.requested", "payload": payload}])
+    };
+    let batch = |at: &Value, events: Value| json!({"epoch": at["epoch"], "expectedSeq": at["lastSeq"], "events": events});
+    let (status, waiting) = ask(server.api(), &started, "events", batch(&worker, asked("ls"))).await?;
+    assert_eq!((status, &waiting["status"]), (200, &json!("awaiting_approval")), "{waiting}");
+
+    // The question outlives the server, and nobody else's takes its place.
+    server.crash().await?;
+    let api = server.api();
+    let (status, problem) = ask(api, &started, "events", batch(&waiting, asked("rm -rf /"))).await?;
+    assert_eq!((status, &problem["code"]), (409, &json!("already_asked")), "{problem}");
+    let document = api.generation(&started.generation).await?;
+    assert_eq!(document["pendingApproval"]["toolInput"], json!({"command": "ls"}), "{document}");
+
+    let decide = |decision: &str| json!({"decision": decision, "reason": "I looked"});
+    let (status, answer) = ask(api, &started, "approvals/call_1", decide("approve")).await?;
+    assert_eq!((status, &answer["status"]), (200, &json!("running")), "{answer}");
+    let (status, problem) = ask(api, &started, "approvals/call_1", decide("deny")).await?;
+    assert_eq!((status, &problem["code"]), (409, &json!("already_decided")), "{problem}");
+    assert_eq!((&problem["decision"], &problem["by"]), (&json!("approve"), &json!("local")));
+
+    server.crash().await?;
+    let api = server.api();
+    let (_, told) = ask(api, &started, "heartbeat", json!({"epoch": worker["epoch"]})).await?;
+    let decided = json!({"decision": "approve", "by": "local", "reason": "I looked", "always": false});
+    assert_eq!(told["approvals"][0]["decided"], decided, "{told}");
+    let done = json!([{"type": "chat.done", "payload": {}}]);
+    let (status, _) = ask(api, &started, "events", batch(&told, done)).await?;
+    assert_eq!(status, 200);
+    let stored = Stored::read(api, &started.conversation).await?;
+    let kinds = stored.kinds_of(&started.generation);
+    let of = |kind: &str| kinds.iter().filter(|known| **known == kind).count();
+    assert_eq!((of("approval.requested"), of("approval.resolved")), (1, 1), "{kinds:?}");
+    Ok(())
+}

@@ -53,6 +53,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("worker-asks-a-person", workers::worker_asks_a_person),
     ("worker-waits-for-a-person", workers::worker_waits_for_a_person),
     ("worker-takes-back-its-question", workers::worker_takes_back_its_question),
+    ("worker-claims-while-a-person-is-asked", workers::worker_claims_while_a_person_is_asked),
+    ("worker-takes-back-all-it-asked", workers::worker_takes_back_all_it_asked),
 ];
 
 fn started() -> World {

@@ -125,6 +125,8 @@ fn short(refusal: &Refusal) -> &'static str {
         Refusal::External => "External",
         Refusal::StaleProducer { .. } => "Stale",
         Refusal::SeqConflict { .. } => "SeqConflict",
+        Refusal::AskedOtherwise { .. } => "AskedOtherwise",
+        Refusal::ToolTooLong { .. } => "ToolTooLong",
     }
 }
 

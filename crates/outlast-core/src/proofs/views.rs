@@ -29,9 +29,9 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
         Event::GenerationQueued { model, .. } => queue(view, entry, model),
         Event::AttemptStarted { attempt, .. } => {
             let run = view.active_run.as_mut().unwrap();
-            run.status = GenerationStatus::Running;
             run.attempt = *attempt;
             run.started_at = run.started_at.or(Some(entry.ts));
+            go_on(view);
         }
         Event::SegmentOpened { message_id } => open(view, entry, message_id),
         Event::TextAdded { message_id, text, .. } => say(view, message_id, TextKind::Answer, text),
@@ -43,18 +43,14 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
             view.overlay_parts.retain(|id, _| !message_ids.contains(id));
             if let Some(run) = view.active_run.as_mut().filter(|run| !run.pending_approvals.is_empty()) {
                 run.pending_approvals.clear();
-                run.status = GenerationStatus::Running;
-                view.conversation.generation_status = ConversationStatus::Generating;
+                go_on(view);
             }
         }
         Event::Interrupted { .. } => {
             view.active_run.as_mut().unwrap().status = GenerationStatus::Interrupted;
             view.conversation.generation_status = ConversationStatus::Interrupted;
         }
-        Event::Resumed { .. } => {
-            view.active_run.as_mut().unwrap().status = GenerationStatus::Running;
-            view.conversation.generation_status = ConversationStatus::Generating;
-        }
+        Event::Resumed { .. } => go_on(view),
         Event::Completed { .. } => {
             close(view, entry, MessageStatus::Complete, None);
             end(view, entry, ConversationStatus::Complete);
@@ -98,19 +94,24 @@ fn follow_tool(view: &mut ConversationView, entry: &Entry) {
             let tool_input = tool_input.clone();
             let run = view.active_run.as_mut().unwrap();
             run.pending_approvals.push(Approval { tool_use_id, tool_name, tool_input, decided: None });
-            run.status = GenerationStatus::AwaitingApproval;
-            view.conversation.generation_status = ConversationStatus::AwaitingApproval;
+            go_on(view);
         }
         Event::ApprovalResolved { tool_use_id, .. } => {
             let run = view.active_run.as_mut().unwrap();
             run.pending_approvals.retain(|approval| approval.tool_use_id != *tool_use_id);
-            if run.pending_approvals.is_empty() {
-                run.status = GenerationStatus::Running;
-                view.conversation.generation_status = ConversationStatus::Generating;
-            }
+            go_on(view);
         }
         other => panic!("{other:?} has nothing to do with tools"),
     }
+}
+
+/// It runs, unless a person has to decide first.
+fn go_on(view: &mut ConversationView) {
+    let run = view.active_run.as_mut().unwrap();
+    (run.status, view.conversation.generation_status) = match run.pending_approvals.is_empty() {
+        true => (GenerationStatus::Running, ConversationStatus::Generating),
+        false => (GenerationStatus::AwaitingApproval, ConversationStatus::AwaitingApproval),
+    };
 }
 
 fn queue(view: &mut ConversationView, entry: &Entry, model: &str) {

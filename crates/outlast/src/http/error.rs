@@ -233,7 +233,10 @@ impl From<Refusal> for Problem {
             Refusal::AlreadyDecided(decided) => conflict("already_decided")
                 .with("decision", decided.decision.as_str())
                 .with("by", &*decided.by),
-            Refusal::NotCalled { .. } => Problem::invalid("events", detail),
+            Refusal::NotCalled { .. } | Refusal::ToolTooLong { .. } => Problem::invalid("events", detail),
+            Refusal::AskedOtherwise { tool_use_id } => {
+                conflict("already_asked").with("toolUseId", tool_use_id.as_str())
+            }
             Refusal::External => conflict("external_producer"),
             Refusal::StaleProducer { current, status, .. } => {
                 conflict("stale_producer").with("epoch", *current).with("statusIs", status.as_str())

@@ -79,3 +79,19 @@ pub(super) fn worker_takes_back_its_question() -> World {
     world.produce(vec![words("Never mind.")], None);
     world
 }
+
+/// Another worker takes over while a person is being asked: the question stays.
+pub(super) fn worker_claims_while_a_person_is_asked() -> World {
+    let mut world = worker_waits_for_a_person();
+    world.claim(true);
+    world.produce(vec![asked_for("call_1", "a.rs"), words("Still?")], None);
+    world
+}
+
+/// It had said nothing beside its question.
+pub(super) fn worker_takes_back_all_it_asked() -> World {
+    let mut world = working();
+    world.produce(vec![asked_for("call_1", "a.rs")], None);
+    world.claim(false);
+    world
+}
