@@ -10,7 +10,7 @@ use futures_util::{FutureExt, StreamExt};
 use outlast_core::{CallEnd, Failure, FailureClass, GenerationId, Piece};
 use tokio::time::{Instant, timeout_at};
 
-use crate::models::{Arrived, ModelStream};
+use crate::models::{Arrived, END_GRACE, ModelStream};
 
 /// A gulp is handed on when it has this much text, even if more is waiting.
 const GULP_BYTES_MAX: usize = 16 * 1024;
@@ -79,6 +79,11 @@ impl Call {
         match arrived {
             Some(Ok(Arrived::Piece(piece))) => self.add(piece),
             Some(Ok(Arrived::Sign)) => {}
+            // The stream ends by itself before that: what is complete must not become a failure here.
+            Some(Ok(Arrived::Ending)) => {
+                self.idle = self.idle.max(2 * END_GRACE);
+                self.deadline = Instant::now() + self.idle;
+            }
             Some(Ok(Arrived::Finished { reason })) => self.end = Some(End::Finished(reason)),
             Some(Err(failure)) => self.end = Some(End::Failed(failure)),
             None => self.end = Some(End::Failed(cut_short())),

@@ -55,8 +55,8 @@ impl Model for AnthropicModel {
 pub(super) struct Messages {
     calls: Calls,
     stop_reason: Option<String>,
-    input_tokens: u64,
-    output_tokens: u64,
+    /// Tokens read and written, if they were told.
+    usage: Option<(u64, u64)>,
 }
 
 impl Dialect for Messages {
@@ -64,7 +64,7 @@ impl Dialect for Messages {
         let event = std::str::from_utf8(data).ok().and_then(|text| serde_json::from_str(text).ok());
         match event {
             Some(event) => self.told(event, out),
-            None => out.fail(transient("upstream sent what is not an event of an answer")),
+            None => self.end(transient("upstream sent what is not an event of an answer"), out),
         }
     }
 
@@ -76,12 +76,24 @@ impl Dialect for Messages {
         });
     }
 
-    /// With a reason the answer is complete, however the bytes end; without one it was cut short.
+    fn is_complete(&self) -> bool {
+        self.stop_reason.is_some()
+    }
+
+    /// With a reason the answer is complete, however the bytes end; without one it was cut short. What it
+    /// cost is told either way.
     fn end(&mut self, cut: Failure, out: &mut Out) {
-        let Some(reason) = self.stop_reason.take() else { return out.fail(cut) };
-        self.calls.complete_all(out);
-        out.usage(self.input_tokens, self.output_tokens);
-        out.finish(reason);
+        let reason = self.stop_reason.take();
+        if reason.is_some() {
+            self.calls.complete_all(out);
+        }
+        if let Some((input, output)) = self.usage.take() {
+            out.usage(input, output);
+        }
+        match reason {
+            Some(reason) => out.finish(reason),
+            None => out.fail(cut),
+        }
     }
 }
 
@@ -100,7 +112,7 @@ impl Messages {
                 self.stop_reason = reason.map(|reason| reason.0.into_owned()).or(self.stop_reason.take());
             }
             "message_stop" => self.end(transient("upstream ended without a stop reason"), out),
-            "error" => out.fail(broke_off(&event.error.unwrap_or_default())),
+            "error" => self.end(broke_off(&event.error.unwrap_or_default()), out),
             // A ping, or something newer than this version: it says nothing that we know how to show.
             _ => {}
         }
@@ -139,12 +151,18 @@ impl Messages {
     /// Counts are sums so far; what was read from a cache was read all the same.
     fn count(&mut self, usage: Value) {
         let count = |name: &str| usage[name].as_u64();
-        if let Some(input) = count("input_tokens") {
+        let (read, written) = (count("input_tokens"), count("output_tokens"));
+        if read.is_none() && written.is_none() {
+            return;
+        }
+        let (mut input, mut output) = self.usage.unwrap_or_default();
+        if let Some(read) = read {
             let cached = ["cache_creation_input_tokens", "cache_read_input_tokens"].map(count);
             let cached = cached.into_iter().flatten().fold(0, u64::saturating_add);
-            self.input_tokens = self.input_tokens.max(input.saturating_add(cached));
+            input = input.max(read.saturating_add(cached));
         }
-        self.output_tokens = count("output_tokens").unwrap_or(self.output_tokens);
+        output = written.unwrap_or(output);
+        self.usage = Some((input, output));
     }
 }
 

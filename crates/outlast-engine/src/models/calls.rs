@@ -69,7 +69,9 @@ impl Calls {
         if self.begun > CALLS_MAX {
             return out.fail(too_long(&format!("the answer asks for more than {CALLS_MAX} tools")));
         }
-        self.bytes += id.len() + name.len();
+        if !self.has_room(id.len() + name.len(), out) {
+            return;
+        }
         let (id, name) = (id.to_owned(), name.to_owned());
         self.open.push(Open { index, id, name, arguments: String::new(), number: self.begun });
     }
@@ -110,11 +112,21 @@ impl Calls {
     }
 
     fn more_at(&mut self, place: usize, arguments: &str, out: &mut Out) {
-        self.bytes += arguments.len();
-        if self.bytes > CALL_BYTES_MAX {
-            return out.fail(too_long(&format!("a tool call has more than {CALL_BYTES_MAX} bytes")));
+        if self.has_room(arguments.len(), out) {
+            self.open[place].arguments.push_str(arguments);
         }
-        self.open[place].arguments.push_str(arguments);
+    }
+
+    /// Counts what arrived. Too much of it breaks the answer.
+    fn has_room(&mut self, added: usize, out: &mut Out) -> bool {
+        self.bytes = self.bytes.saturating_add(added);
+        if added > 0 {
+            out.heard();
+        }
+        if self.bytes > CALL_BYTES_MAX {
+            out.fail(too_long(&format!("a tool call has more than {CALL_BYTES_MAX} bytes")));
+        }
+        self.bytes <= CALL_BYTES_MAX
     }
 
     fn hand_on_whole(&mut self, out: &mut Out) {

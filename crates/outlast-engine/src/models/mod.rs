@@ -14,6 +14,8 @@ mod settings;
 mod sse;
 mod wire;
 
+use std::time::Duration;
+
 use futures_util::stream::BoxStream;
 use outlast_core::{Context, Failure, Piece};
 
@@ -33,6 +35,10 @@ pub trait Model: Send + Sync + 'static {
     fn call(&self, context: Context) -> ModelStream;
 }
 
+/// How long an upstream that has said why it stopped is waited for: it may still tell what the answer cost.
+/// Nobody loses an answer because its upstream does not hang up.
+pub(crate) const END_GRACE: Duration = Duration::from_secs(3);
+
 /// What arrives from a model.
 pub type ModelStream = BoxStream<'static, Result<Arrived, Failure>>;
 
@@ -43,6 +49,9 @@ pub enum Arrived {
     Piece(Piece),
     /// Nothing to show, but the upstream is alive.
     Sign,
+    /// The answer is complete, and only what is told after it may be missing. The stream finishes within
+    /// `END_GRACE`, whatever the upstream does.
+    Ending,
     /// The answer is complete.
     Finished {
         /// Why the model stopped, in the upstream's word.

@@ -5,10 +5,13 @@ mod request;
 pub(super) use request::answer;
 
 use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 
 use hyper::header::AUTHORIZATION;
 use outlast_core::{Context, Failure, TextKind};
-use serde::Deserialize;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -65,13 +68,17 @@ impl Dialect for Completions {
         let chunk = std::str::from_utf8(data).ok().and_then(|text| serde_json::from_str(text).ok());
         match chunk {
             Some(chunk) => self.chunk(chunk, out),
-            None => out.fail(transient("upstream sent what is not a chunk of an answer")),
+            None => self.end(transient("upstream sent what is not a chunk of an answer"), out),
         }
     }
 
     fn whole(&mut self, document: &[u8], out: &mut Out) {
         self.event(document, out);
         self.end(transient("upstream ended without a finish reason"), out);
+    }
+
+    fn is_complete(&self) -> bool {
+        self.finish_reason.is_some()
     }
 
     /// With a finish reason the answer is complete, however the bytes end; without one it was cut short.
@@ -94,7 +101,7 @@ impl Dialect for Completions {
 impl Completions {
     fn chunk(&mut self, chunk: Chunk<'_>, out: &mut Out) {
         if let Some(error) = chunk.error {
-            return out.fail(broke_off(&error));
+            return self.end(broke_off(&error), out);
         }
         // Somebody who asked for several answers at once gets the first: they would run into each other.
         let choices = chunk.choices.unwrap_or_default();
@@ -103,7 +110,7 @@ impl Completions {
             let reason = choice.finish_reason.map(|reason| reason.0.into_owned());
             let reason = reason.filter(|reason| !reason.is_empty());
             if reason.as_deref() == Some("error") {
-                return out.fail(broke_off(&Value::Null));
+                return self.end(broke_off(&Value::Null), out);
             }
             self.finish_reason = reason.or(self.finish_reason.take());
         }
@@ -115,8 +122,9 @@ impl Completions {
             out.text(TextKind::Thinking, &text.0);
         }
         // A refusal is what the model says to the user, and why it stopped is in the finish reason.
-        for text in [delta.content, delta.refusal].into_iter().flatten() {
-            out.text(TextKind::Answer, &text.0);
+        let content = delta.content.map(|content| content.0);
+        for text in content.into_iter().chain(delta.refusal.map(|refusal| refusal.0)) {
+            out.text(TextKind::Answer, &text);
         }
         for call in delta.tool_calls.unwrap_or_default() {
             let function = call.function.unwrap_or_default();
@@ -167,7 +175,7 @@ struct Choice<'a> {
 #[derive(Default, Deserialize)]
 struct Delta<'a> {
     #[serde(borrow, default)]
-    content: Option<Text<'a>>,
+    content: Option<Content<'a>>,
     #[serde(borrow, default)]
     refusal: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -201,3 +209,39 @@ struct Function<'a> {
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+/// What is said: a string, or as a few upstreams have it a list of parts, of which those without text are
+/// passed over.
+struct Content<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Content<'a>, D::Error> {
+        deserializer.deserialize_any(ContentVisitor(PhantomData)).map(Content)
+    }
+}
+
+struct ContentVisitor<'a>(PhantomData<&'a str>);
+
+impl<'de: 'a, 'a> Visitor<'de> for ContentVisitor<'a> {
+    type Value = Cow<'a, str>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("text or a list of parts")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Cow<'a, str>, E> {
+        Ok(Cow::Borrowed(text))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Cow<'a, str>, E> {
+        Ok(Cow::Owned(text.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Cow<'a, str>, A::Error> {
+        let mut said = String::new();
+        while let Some(part) = parts.next_element::<Value>()? {
+            said.push_str(part["text"].as_str().unwrap_or_default());
+        }
+        Ok(Cow::Owned(said))
+    }
+}

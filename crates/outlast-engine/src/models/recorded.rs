@@ -37,7 +37,7 @@ fn read<D: Dialect>(dialect: D, form: Form, chunks: Vec<Result<Bytes, Broken>>) 
                 lines.push(format!("usage {input_tokens} {output_tokens}"));
             }
             Ok(Arrived::Piece(other)) => panic!("no model brings {other:?}"),
-            Ok(Arrived::Sign) => continue,
+            Ok(Arrived::Sign | Arrived::Ending) => continue,
             Ok(Arrived::Finished { reason }) => lines.push(format!("finished {reason}")),
             Err(failure) => lines.push(format!("failed {} {}", failure.class.code(), failure.message)),
         }
@@ -224,6 +224,19 @@ fn endless_arguments_and_endless_calls_are_refused_in_bounded_memory() {
 }
 
 #[test]
+fn a_tool_call_has_a_limit_before_its_arguments_begin() {
+    let message = format!("failed answer_too_long a tool call has more than {CALL_BYTES_MAX} bytes");
+    let long = "x".repeat(CALL_BYTES_MAX / 4);
+    let block = |n: usize| {
+        format!(
+            "data: {{\"type\":\"content_block_start\",\"index\":{n},\"content_block\":{{\"type\":\"tool_use\",\"id\":\"{long}\",\"name\":\"t\"}}}}\n\n"
+        )
+    };
+    let text: String = (0..5).map(block).collect();
+    assert_eq!(read(Messages::default(), Form::events(), chunks(text.as_bytes(), 65_536)), [message]);
+}
+
+#[test]
 fn an_answer_that_is_one_document_is_taken() {
     let document = include_str!("recorded/openai-whole.json");
     let lines = read(Completions::default(), Form::whole(), chunks(document.as_bytes(), 9));
@@ -298,6 +311,7 @@ fn anthropic_calls_are_handed_on_when_their_block_ends() {
         lines[2..],
         [
             r#"calls toolu_01 get_weather {"location":"San Francisco, CA"}"#,
+            "usage 472 2",
             "failed upstream_failed upstream ended too early"
         ]
     );
@@ -306,7 +320,7 @@ fn anthropic_calls_are_handed_on_when_their_block_ends() {
 #[test]
 fn anthropic_overloaded_in_the_middle() {
     let lines = anthropic(include_str!("recorded/anthropic-overloaded.txt"));
-    assert_eq!(lines, ["says Hel", "failed upstream_failed upstream broke off: Overloaded"]);
+    assert_eq!(lines, ["says Hel", "usage 25 1", "failed upstream_failed upstream broke off: Overloaded"]);
     let error = |kind: &str| {
         anthropic(&format!(
             "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"{kind}\",\"message\":\"m\"}}}}\n\n"
@@ -327,7 +341,8 @@ fn anthropic_unknown_events_blocks_and_deltas_are_passed_over() {
 fn anthropic_without_a_stop_reason_is_cut_short() {
     let whole = include_str!("recorded/anthropic-plain.txt");
     let cut = &whole[..whole.find("event: message_delta").unwrap()];
-    assert_eq!(anthropic(cut), ["says Hello, wörld!", "failed upstream_failed upstream ended too early"]);
+    let broke = "failed upstream_failed upstream ended too early";
+    assert_eq!(anthropic(cut), ["says Hello, wörld!", "usage 125 1", broke], "what it cost is told");
     let stopped = format!("{cut}event: message_stop\ndata: {{\"type\":\"message_stop\"}}\n\n");
     let lines = anthropic(&stopped);
     assert_eq!(lines.last().unwrap(), "failed upstream_failed upstream ended without a stop reason");

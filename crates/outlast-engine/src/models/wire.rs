@@ -8,16 +8,20 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures_util::stream::Stream;
 use outlast_core::{Failure, Piece, TextKind};
+use tokio::time::{Sleep, sleep};
 
-use super::Arrived;
 use super::exchange::Broken;
 use super::failures::{broken, too_long, transient};
 use super::sse::{Decoder, EVENT_BYTES_MAX};
+use super::{Arrived, END_GRACE};
 
 /// Text is handed on when it has this many bytes, even if more is waiting.
 const PIECE_BYTES_MAX: usize = 16 * 1024;
 /// The same for chunks that hold nothing to hand on.
 const CHUNKS_MAX: usize = 4096;
+/// So many bytes may come without a word of the answer: comments that keep a connection alive, and chunks of
+/// models that think in silence. More is an upstream that keeps us busy for nothing.
+const UNHEARD_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// An answer that is not a stream may be this large.
 const WHOLE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -29,7 +33,10 @@ pub(super) trait Dialect: Send + Unpin + 'static {
     /// The answer came as one document, although a stream was asked for.
     fn whole(&mut self, document: &[u8], out: &mut Out);
 
-    /// The bytes are at their end, or broke off. `cut` is what has gone wrong unless the answer is complete.
+    /// Whether the model has said why it stopped: what goes wrong after that is no loss.
+    fn is_complete(&self) -> bool;
+
+    /// Nothing more is read. `cut` is what has gone wrong unless the answer is complete.
     fn end(&mut self, cut: Failure, out: &mut Out);
 }
 
@@ -39,6 +46,8 @@ pub(super) struct Out {
     ready: VecDeque<Result<Arrived, Failure>>,
     /// How much is ready.
     bytes: usize,
+    /// Whether anything was learnt since the last look.
+    heard: bool,
     over: bool,
 }
 
@@ -48,6 +57,7 @@ impl Out {
         if added.is_empty() || self.over {
             return;
         }
+        self.heard();
         self.bytes += added.len();
         if let Some(Ok(Arrived::Piece(Piece::Text { kind, text, chunks }))) = self.ready.back_mut()
             && *kind == new_kind
@@ -57,6 +67,11 @@ impl Out {
             return;
         }
         self.piece(Piece::Text { kind: new_kind, text: added.to_owned(), chunks: 1 });
+    }
+
+    /// Something of the answer arrived, though it may not be ready to be handed on.
+    pub(super) fn heard(&mut self) {
+        self.heard = true;
     }
 
     /// A tool call is complete.
@@ -125,20 +140,29 @@ pub(super) struct Reading<S, D> {
     form: Form,
     dialect: D,
     out: Out,
+    /// Bytes since the last word.
+    unheard: usize,
+    /// How long what comes after a complete answer is still waited for.
+    grace: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S, D: Dialect> Reading<S, D> {
     pub(super) fn new(bytes: S, form: Form, dialect: D) -> Reading<S, D> {
-        Reading { bytes, form, dialect, out: Out::default() }
+        Reading { bytes, form, dialect, out: Out::default(), unheard: 0, grace: None }
     }
 
     fn read(&mut self, bytes: &[u8]) {
-        let Reading { form, dialect, out, .. } = self;
+        let Reading { form, dialect, out, unheard, .. } = self;
         match form {
             Form::Events(decoder) => {
                 if decoder.push(bytes, |data| dialect.event(data, out)).is_err() {
                     let message = format!("upstream sent an event of more than {EVENT_BYTES_MAX} bytes");
-                    out.fail(transient(&message));
+                    dialect.end(transient(&message), out);
+                }
+                *unheard = if std::mem::take(&mut out.heard) { 0 } else { *unheard + bytes.len() };
+                if *unheard > UNHEARD_BYTES_MAX {
+                    let message = format!("upstream sent {UNHEARD_BYTES_MAX} bytes without a word");
+                    dialect.end(transient(&message), out);
                 }
             }
             Form::Whole(document) if document.len() + bytes.len() > WHOLE_BYTES_MAX => {
@@ -154,6 +178,22 @@ impl<S, D: Dialect> Reading<S, D> {
             (Form::Whole(document), None) => dialect.whole(document, out),
             (_, cut) => dialect.end(cut.unwrap_or_else(|| transient("upstream ended too early")), out),
         }
+    }
+
+    /// A complete answer whose upstream does not hang up ends when its time is over.
+    fn poll_grace(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Arrived, Failure>>> {
+        if !self.dialect.is_complete() {
+            return Poll::Pending;
+        }
+        let Some(grace) = &mut self.grace else {
+            self.grace = Some(Box::pin(sleep(END_GRACE)));
+            return Poll::Ready(Some(Ok(Arrived::Ending)));
+        };
+        if grace.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.end(None);
+        Poll::Ready(self.out.next())
     }
 }
 
@@ -183,8 +223,9 @@ where
         match self.out.next() {
             Some(arrived) => Poll::Ready(Some(arrived)),
             None if self.out.over => Poll::Ready(None),
-            None if any => Poll::Ready(Some(Ok(Arrived::Sign))),
-            None => Poll::Pending,
+            // Comments must not make it wait for longer.
+            None if any && self.grace.is_none() => Poll::Ready(Some(Ok(Arrived::Sign))),
+            None => self.poll_grace(cx),
         }
     }
 }

@@ -7,7 +7,7 @@ use outlast_engine::Settings;
 
 use crate::bench::{Bench, KINDS, Kind};
 use crate::server::{Act, chunked, events};
-use crate::streams::{ends, event, says, words};
+use crate::streams::{ends, event, reason, says, words};
 
 fn error(kind: Kind, of: &str) -> String {
     event(kind, &format!(r#"{{"type":"error","error":{of}}}"#))
@@ -111,5 +111,60 @@ async fn an_answer_without_words_is_an_answer() {
     for kind in KINDS {
         let outcome = Bench::new(kind).await.run(vec![vec![Act::Send(events(&ends(kind)))]]).await;
         assert_eq!(outcome.told(), ("stop", "", 1));
+    }
+}
+
+#[tokio::test]
+async fn junk_after_the_finish_reason_takes_nothing_away() {
+    const MIB: usize = 1024 * 1024;
+    for kind in KINDS {
+        let bench = Bench::new(kind).await;
+        let complete = format!("{}{}", says(kind, "Hé"), reason(kind));
+        let broken = |data: &str| vec![Act::Send(events(&format!("{complete}{}", event(kind, data))))];
+        for script in [
+            broken("{\"half\":"),
+            broken("<html>"),
+            broken(r#"{"type":"error","error":{"code":502,"message":"late"}}"#),
+            vec![
+                Act::Send(events(&format!("{complete}data: "))),
+                Act::Repeat(vec![b'x'; MIB / 16], 2 * 16),
+                Act::Hang,
+            ],
+        ] {
+            let outcome = bench.run(vec![script]).await;
+            assert_eq!(outcome.told(), ("stop", "Hé", 1), "{kind:?}: {}", outcome.error);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_endless_stream_without_a_word_is_refused() {
+    const MIB: usize = 1024 * 1024;
+    for kind in KINDS {
+        let bench = Bench::new(kind).await;
+        let comment = format!(":{}\n\n", " ".repeat(MIB / 16));
+        let script =
+            vec![Act::Send(events(&says(kind, "Hé"))), Act::Repeat(comment.into_bytes(), 10_000_000)];
+        let outcome = bench.run(vec![script]).await;
+        assert_eq!(outcome.told(), ("upstream_failed", "Hé", 3), "{}", outcome.error);
+        assert!(outcome.error.contains("without a word"), "{}", outcome.error);
+        let sent = bench.upstream.sent();
+        assert!(sent.iter().all(|sent| *sent < 64 * MIB), "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_broken_attempt_cost_is_told() {
+    for kind in KINDS {
+        let bench = Bench::new(kind).await;
+        let usage = match kind {
+            Kind::OpenAi => r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#,
+            Kind::Anthropic => {
+                r#"{"type":"message_start","message":{"usage":{"input_tokens":3,"output_tokens":2}}}"#
+            }
+        };
+        let cut = vec![Act::Send(events(&format!("{}{}", event(kind, usage), says(kind, "Hé"))))];
+        let outcome = bench.run(vec![cut, vec![Act::Send(events(&words(kind)))]]).await;
+        assert_eq!((outcome.told(), outcome.tokens), (("stop", "Héllo", 2), (3, 2)));
     }
 }

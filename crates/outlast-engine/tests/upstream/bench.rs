@@ -41,6 +41,8 @@ pub(crate) struct Outcome {
     /// What stands there at the end.
     pub(crate) text: String,
     pub(crate) tools: Vec<String>,
+    /// Read and written, all attempts together.
+    pub(crate) tokens: (u64, u64),
     pub(crate) calls: usize,
     pub(crate) retracted: usize,
 }
@@ -116,6 +118,7 @@ impl Bench {
             error: document.error_message.unwrap_or_default(),
             text: plain_text(&document.content_parts),
             tools: tools(&document.content_parts),
+            tokens: (document.input_tokens, document.output_tokens),
             calls: self.upstream.requests().len(),
             retracted: entries
                 .iter()

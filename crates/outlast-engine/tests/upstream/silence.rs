@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 
 use crate::bench::{Bench, IDLE, KINDS, Kind};
 use crate::server::{Act, events};
-use crate::streams::{ends, says, words};
+use crate::streams::{calls, ends, event, reason, says, words};
 
 #[tokio::test]
 async fn silence_is_tried_again_and_ends_as_timed_out() {
@@ -78,4 +78,46 @@ async fn b4_the_limit_of_the_model_goes_before_the_limit_of_all() {
     let bench = Bench::impatient(Kind::OpenAi).await;
     let outcome = bench.run(vec![vec![Act::Hang], vec![Act::Send(events(&words(Kind::OpenAi)))]]).await;
     assert_eq!(outcome.told(), ("stop", "Héllo", 2));
+}
+
+#[tokio::test]
+async fn an_upstream_that_hangs_after_its_finish_reason_has_answered() {
+    for kind in KINDS {
+        let body = events(&format!("{}{}{}", says(kind, "Hé"), calls(kind), reason(kind)));
+        let silent = vec![Act::Send(body.clone()), Act::Hang];
+        let comments = vec![Act::Send(b": alive\n\n".to_vec()), Act::Wait(IDLE / 6)];
+        let alive = [vec![Act::Send(body)], vec![comments; 100].concat()].concat();
+        // For one the limit of silence is shorter than what an end is waited for, for the other longer.
+        let each = [(Bench::impatient(kind).await, silent.clone()), (Bench::new(kind).await, silent)]
+            .into_iter()
+            .chain([(Bench::new(kind).await, alive)])
+            .map(|(bench, script)| async move {
+                let began = Instant::now();
+                let outcome = bench.run(vec![script]).await;
+                assert_eq!(outcome.told(), ("stop", "Hé", 1), "{kind:?}: {}", outcome.error);
+                assert_eq!(outcome.tools, [r#"t1 look {"at":"é"}"#]);
+                assert_eq!(outcome.retracted, 0);
+                assert!(began.elapsed() < 10 * IDLE, "{kind:?} {:?}", began.elapsed());
+            });
+        join_all(each).await;
+    }
+}
+
+#[tokio::test]
+async fn what_an_answer_cost_is_waited_for_after_its_finish_reason() {
+    for kind in KINDS {
+        let bench = Bench::impatient(kind).await;
+        let usage = match kind {
+            Kind::OpenAi => r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#,
+            Kind::Anthropic => r#"{"type":"message_delta","usage":{"input_tokens":3,"output_tokens":2}}"#,
+        };
+        let script = vec![
+            Act::Send(events(&format!("{}{}", says(kind, "Hé"), reason(kind)))),
+            Act::Wait(2 * IDLE),
+            Act::Send(event(kind, usage).into_bytes()),
+            Act::Hang,
+        ];
+        let outcome = bench.run(vec![script]).await;
+        assert_eq!((outcome.told(), outcome.tokens), (("stop", "Hé", 1), (3, 2)));
+    }
 }

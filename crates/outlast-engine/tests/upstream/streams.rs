@@ -108,6 +108,13 @@ async fn a_crlf_split_between_two_packets_is_one_line_end() {
 }
 
 #[tokio::test]
+async fn words_as_a_list_of_parts_are_understood() {
+    let parts = r#"[{"type":"text","text":"Hé"},{"type":"thinking","thinking":[]},{"type":"text","text":"l\u006co"}]"#;
+    let said = event(Kind::OpenAi, &format!(r#"{{"choices":[{{"delta":{{"content":{parts}}}}}]}}"#));
+    is_understood(Kind::OpenAi, events(&format!("{said}{}", ends(Kind::OpenAi))), "parts").await;
+}
+
+#[tokio::test]
 async fn an_answer_as_one_document_is_taken_though_a_stream_was_asked_for() {
     let bench = Bench::new(Kind::OpenAi).await;
     let body = r#"{"choices":[{"message":{"role":"assistant","content":"Héllo"},"finish_reason":"stop"}]}"#;
