@@ -181,6 +181,7 @@ impl Conversation {
             attempt: 0,
             attempt_seq: Seq::ZERO,
             failures: 0,
+            lost_in_a_row: 0,
             segments: Vec::new(),
             approvals: Vec::new(),
             tool_bytes: 0,
@@ -246,6 +247,11 @@ impl Generation {
             Event::AttemptStarted { attempt, .. } => {
                 self.attempt = *attempt;
                 self.attempt_seq = entry.seq;
+                // A call that is begun while one should be under way, and not by somebody's word just now,
+                // takes the place of one that was lost.
+                if self.phase == Phase::Running && self.at_work_since != Some(entry.ts) {
+                    self.lost_in_a_row = self.lost_in_a_row.saturating_add(1);
+                }
                 self.started_at = self.started_at.or(Some(entry.ts));
                 self.at_work_since = self.at_work_since.or(Some(entry.ts));
                 self.phase = Phase::Running;
@@ -279,12 +285,14 @@ impl Generation {
             }
             Event::RetryScheduled { delay_ms, .. } => {
                 self.failures += 1;
+                self.lost_in_a_row = 0;
                 self.phase =
                     Phase::Retrying { until: entry.ts.after(std::time::Duration::from_millis(*delay_ms)) };
             }
             Event::Interrupted { .. } => self.phase = Phase::Interrupted,
             Event::Resumed { .. } => {
                 self.at_work_since = Some(entry.ts);
+                self.lost_in_a_row = 0;
                 self.phase = Phase::Running;
             }
             Event::Completed { finish_reason } => {

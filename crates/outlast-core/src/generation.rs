@@ -64,6 +64,9 @@ pub struct Generation {
     /// Attempts that failed and were retried. Attempts lost to a crash do not count: they say nothing
     /// about the upstream.
     pub failures: u32,
+    /// Attempts lost with their owners since the start, the last failure of the upstream or the last resume.
+    #[serde(default)]
+    pub lost_in_a_row: u32,
     /// What the assistant said that was not withdrawn.
     pub segments: Vec<Segment>,
     /// What a person was asked to decide about, oldest first.

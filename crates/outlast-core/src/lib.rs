@@ -48,6 +48,8 @@ pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};
 pub use next::{Effect, Next, Surroundings, next};
 pub use observe::{CallEnd, Piece, Report, Streamed, observe};
 pub use retention::Retention;
-pub use rules::{Durability, Failure, FailureClass, RETRY_WAIT_MAX, Recovery, Rules, retry_delay};
+pub use rules::{
+    Durability, Failure, FailureClass, LOST_IN_A_ROW_MAX, RETRY_WAIT_MAX, Recovery, Rules, retry_delay,
+};
 pub use time::Timestamp;
 pub use view::{ActiveRun, ConversationView, LastEnd, QueuedRun, Transcript, view};

@@ -6,7 +6,7 @@ use crate::decide::{goes_on, retract, start_again};
 use crate::entries::Entries;
 use crate::generation::Phase;
 use crate::message::TextKind;
-use crate::rules::retry_delay;
+use crate::rules::{LOST_IN_A_ROW_MAX, retry_delay};
 use crate::telling::Telling;
 use crate::{
     CancelReason, Conversation, Entry, Event, Failure, FailureClass, Generation, GenerationId, MessageId,
@@ -147,16 +147,7 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
         }
         Report::CallLost { generation } => {
             if let Some(generation) = in_phase(state, &generation, |phase| *phase == Phase::Running) {
-                match rules.recovery {
-                    // Without tools nothing has an unknown outcome, so `safe` goes on like `auto`.
-                    Recovery::Safe | Recovery::Auto => {
-                        start_again(generation, "the server was restarted", rules, &mut entries);
-                    }
-                    Recovery::Ask => {
-                        let reason = "the server was restarted".to_owned();
-                        entries.of(generation, Event::Interrupted { reason, round: 0 });
-                    }
-                }
+                observe_loss(generation, rules, &mut entries);
             }
         }
         Report::RetryDue { generation } => {
@@ -229,6 +220,27 @@ fn too_long(generation: &Generation, entries: &Entries, rules: &Rules) -> Option
         let failure = Failure { class: FailureClass::TooLong, message, retry_after: None };
         CallEnd::Failed { failure, jitter: 0 }
     })
+}
+
+/// An attempt was lost with its owner. It is begun again, unless a person is to be asked, or it is lost time
+/// and again.
+fn observe_loss(generation: &Generation, rules: &Rules, entries: &mut Entries) {
+    let again = "the server was restarted";
+    // Without tools nothing has an unknown outcome, so `safe` goes on like `auto`.
+    let asks = match rules.recovery {
+        Recovery::Safe | Recovery::Auto => false,
+        Recovery::Ask => true,
+    };
+    // What stays and has grown is not lost: the next attempt has less to say.
+    let grew = goes_on(generation, rules) && generation.last_seq > generation.attempt_seq;
+    if asks {
+        entries.of(generation, Event::Interrupted { reason: again.to_owned(), round: 0 });
+    } else if generation.lost_in_a_row + 1 >= LOST_IN_A_ROW_MAX && !grew {
+        let reason = format!("it was lost {LOST_IN_A_ROW_MAX} times in a row: {again}");
+        entries.of(generation, Event::Interrupted { reason, round: 0 });
+    } else {
+        start_again(generation, again, rules, entries);
+    }
 }
 
 /// A failure that may pass is retried; one that may not, or too many of them, ends the generation with
@@ -565,6 +577,51 @@ mod tests {
             .then(["chat.started"])
             .observed(breaks(G1, 8, FailureClass::Transient))
             .then(["chat.error"]);
+    }
+
+    /// Loses attempt after attempt until something else comes of it, and tells how many were made.
+    fn lost_until_interrupted(mut world: World) -> (u32, World) {
+        for _ in 0..100 {
+            world.crash();
+            world.settle();
+            if world.generation(G1).phase == Phase::Interrupted {
+                return (world.generation(G1).attempt, world);
+            }
+            world.model(vec![words("Hel")], None);
+        }
+        panic!("it is begun again for ever");
+    }
+
+    #[test]
+    fn i6_an_answer_that_is_lost_time_and_again_waits_for_a_person() {
+        let (attempts, world) = lost_until_interrupted(given([answering(G1, "Hel")]));
+        assert_eq!(attempts, LOST_IN_A_ROW_MAX);
+        let mut world = world.when(crate::testing::resume(G1)).then([
+            "chat.resumed",
+            "attempt.retracted",
+            "chat.started",
+        ]);
+        world.model(vec![words("Hel")], Some(broke(FailureClass::Transient)));
+        world.wait(); // the upstream answered, if only with a failure: the count begins anew
+        let (attempts, _) = lost_until_interrupted(world);
+        assert_eq!(attempts, LOST_IN_A_ROW_MAX + 1 + LOST_IN_A_ROW_MAX);
+    }
+
+    #[test]
+    fn i6_an_answer_that_grows_between_crashes_is_not_lost() {
+        let prefill = Rules { prefill: ["default".to_owned()].into(), ..Rules::default() };
+        let mut world = given([answering(G1, "Hel")]).with(prefill);
+        for _ in 0..3 * LOST_IN_A_ROW_MAX {
+            world.crash();
+            world.settle();
+            world.model(vec![words("l")], None);
+        }
+        world.crash();
+        world.settle();
+        assert_eq!(world.generation(G1).phase, Phase::Running);
+        world.crash(); // and this one said nothing
+        world.settle();
+        assert_eq!(world.generation(G1).phase, Phase::Interrupted);
     }
 
     #[test]

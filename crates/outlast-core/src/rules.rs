@@ -114,6 +114,10 @@ impl FailureClass {
     }
 }
 
+/// So many attempts in a row may be lost with their owners. One more would be lost too: perhaps it is this
+/// very answer that the server dies of, and each of them costs a call. A person may let it go on.
+pub const LOST_IN_A_ROW_MAX: u32 = 10;
+
 /// Nobody is kept waiting longer than this, whatever an upstream asks for: a `Retry-After` of a year
 /// is a broken upstream, not a promise.
 pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
