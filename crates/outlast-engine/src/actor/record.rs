@@ -17,7 +17,9 @@ impl Actor {
             .map(|entry| Record { seq: entry.seq, bytes: outlast_core::encode(entry).into() })
             .collect();
         let text = entries.iter().all(|entry| entry.event.is_text());
-        if text && self.shared.settings.durability != Durability::Commit {
+        // A worker is told that its words were taken, and forgets them: they are saved in every mode.
+        let acknowledged = state.active().is_some_and(|run| run.producer.is_some());
+        if text && self.shared.settings.durability != Durability::Commit && !acknowledged {
             return self.show_first(&entries, records).await;
         }
         self.unfolded += size(&records);

@@ -1,8 +1,8 @@
 //! What an owner does with the world: calls the model, reads it, and tells the core what happened.
 
 use outlast_core::{
-    Conversation, Generation, GenerationId, Message, MessageId, Prompt, Report, Seq, Sources, Streamed,
-    context, observe,
+    CallEnd, Conversation, Failure, FailureClass, Generation, GenerationId, Message, MessageId, Prompt,
+    Report, Seq, Sources, Streamed, context, observe,
 };
 use outlast_store::{StoreError, Table, fault};
 
@@ -74,10 +74,20 @@ impl Actor {
                 };
                 self.shared.models.call(&run.model, context(state, run, sources))
             }
-            Err::<_, StoreError>(error) => {
-                tracing::error!(conversation = %self.id, %error, "the history cannot be read; trying again");
+            Err(StoreError::Unavailable(reason)) => {
+                tracing::error!(conversation = %self.id, reason, "the history cannot be read; trying again");
                 self.store_again = Some(self.shared.clock.now().after(STORE_WAIT));
                 return Ok(());
+            }
+            // It would be as broken the next time, and the time after that.
+            Err(StoreError::Broken(message)) => {
+                tracing::error!(conversation = %self.id, message, "the model cannot be given what it is to read");
+                let failure = Failure { class: FailureClass::Invalid, message, retry_after: None };
+                let (generation, attempt) = (run.id.clone(), run.attempt);
+                let end = Some(CallEnd::Failed { failure, jitter: 0 });
+                let (pieces, new_message) = (Vec::new(), self.new_message());
+                let failed = Streamed { generation, attempt, pieces, end, new_message };
+                return self.report(Report::Streamed(failed)).await;
             }
         };
         fault::point("recover.called");
