@@ -3,11 +3,12 @@
 //! An unknown key or a value that cannot be honoured stops the start and is named.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use outlast_core::{Durability, Recovery, Retention, Rules};
 use outlast_engine::{Secret, Settings};
 use serde::Deserialize;
@@ -234,24 +235,30 @@ impl Default for History {
 }
 
 impl Config {
-    /// Reads the file, if one is named, and lays the environment over it.
+    /// Reads the file, if one is named, and lays the environment over it. No value is in any error: it may
+    /// be a key that somebody put into the wrong place.
     pub(crate) fn load(
         file: Option<&Path>,
-        environment: impl Iterator<Item = (String, String)>,
+        environment: impl Iterator<Item = (OsString, OsString)>,
     ) -> anyhow::Result<Config> {
         let mut tree = toml::Table::new();
         if let Some(file) = file {
             let text = std::fs::read_to_string(file)
                 .with_context(|| format!("cannot read the settings in {}", file.display()))?;
-            tree = text.parse().with_context(|| format!("{} is not TOML", file.display()))?;
+            let wrong =
+                |error: toml::de::Error| format!("{} is not TOML: {}", file.display(), told(&error, &text));
+            tree = text.parse().map_err(|error| anyhow!(wrong(error)))?;
         }
         for (name, value) in environment {
+            let Some(name) = name.to_str() else { continue }; // no setting of ours
             if let Some(path) = name.strip_prefix(ENVIRONMENT).filter(|path| path.contains("__")) {
                 let keys: Vec<String> = path.split("__").map(str::to_lowercase).collect();
-                set(&mut tree, &keys, &value).with_context(|| format!("{name} cannot be used"))?;
+                let value = value.to_str().with_context(|| format!("{name} is not text"))?;
+                set(&mut tree, &keys, value).with_context(|| format!("{name} cannot be used"))?;
             }
         }
-        Value::Table(tree).try_into().context("the settings cannot be used")
+        let wrong = |error: toml::de::Error| anyhow!("the settings cannot be used: {}", told(&error, ""));
+        Value::Table(tree).try_into().map_err(wrong)
     }
 
     /// What the engine needs of this.
@@ -311,6 +318,20 @@ impl Config {
     }
 }
 
+/// What is wrong with the settings, and where: without the line that the parser would show, and without a
+/// text that stands where something else should.
+fn told(error: &toml::de::Error, text: &str) -> String {
+    let message = error.to_string();
+    let message = if text.is_empty() { message.trim() } else { error.message() };
+    let message = match (message.split_once("string \""), message.rsplit_once("\", expected")) {
+        (Some((before, _)), Some((_, after))) => format!("{before}text, expected{after}"),
+        _ => message.to_owned(),
+    };
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return message };
+    let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
+    format!("line {}, column {column}: {message}", before.matches('\n').count() + 1)
+}
+
 /// Puts a value of the environment into its place. It is read as TOML if it can be, else it is text.
 fn set(tree: &mut toml::Table, keys: &[String], value: &str) -> anyhow::Result<()> {
     let Some((last, levels)) = keys.split_last() else { bail!("no key") };
@@ -357,8 +378,8 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    fn environment(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    fn environment(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
     }
 
     fn load(pairs: &[(&str, &str)]) -> anyhow::Result<Config> {
@@ -395,5 +416,37 @@ mod tests {
         assert!(error.contains("unwatched") || error.contains("string"), "{error}");
         assert_eq!(parse_duration("24h").unwrap(), Duration::from_secs(86_400));
         assert!(parse_duration("h").is_err() && parse_duration("5 m").is_err());
+    }
+
+    fn refused(text: &str) -> String {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text).unwrap();
+        format!("{:#}", Config::load(Some(file.path()), std::iter::empty()).unwrap_err())
+    }
+
+    #[test]
+    fn i14_settings_that_cannot_be_read_are_told_by_their_place_alone() {
+        let error = refused("[server]\napi_key = sk-canary\n");
+        assert!(error.contains("line 2, column 11") && !error.contains("canary"), "{error}");
+        let error =
+            refused("[models.default]\nkind = \"openai\"\nmodel = \"m\"\nheaders = \"sk-\\\"canary\"");
+        assert!(error.contains("models.default") && !error.contains("canary"), "{error}");
+        let error = format!("{:#}", load(&[("OUTLAST_MODELS__DEFAULT", "sk-canary")]).unwrap_err());
+        assert!(error.contains("models.default") && !error.contains("canary"), "{error}");
+        let error = format!("{:#}", load(&[("OUTLAST_LIMITS__BODY_BYTES", "sk-canary")]).unwrap_err());
+        assert!(error.contains("body_bytes") && !error.contains("canary"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn i14_what_is_not_text_is_told_by_its_name_alone() {
+        use std::os::unix::ffi::OsStringExt;
+
+        let canary = || OsString::from_vec(b"sk-canary\xff".to_vec());
+        let error = Config::load(None, [("OUTLAST_STORE__URL".into(), canary())].into_iter()).unwrap_err();
+        let error = format!("{error:#}");
+        assert!(error.contains("OUTLAST_STORE__URL") && !error.contains("canary"), "{error}");
+        let foreign = [("SOMEBODYS_KEY".into(), canary()), (canary(), "1".into())];
+        Config::load(None, foreign.into_iter()).unwrap();
     }
 }

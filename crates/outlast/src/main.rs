@@ -70,7 +70,7 @@ fn main() -> ExitCode {
 }
 
 async fn run(serve: Serve) -> anyhow::Result<()> {
-    let mut config = Config::load(serve.config.as_deref(), std::env::vars())?;
+    let mut config = Config::load(serve.config.as_deref(), std::env::vars_os())?;
     if let Some(listen) = serve.listen {
         config.server.listen = listen;
     }

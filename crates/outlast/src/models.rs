@@ -1,6 +1,7 @@
 //! The models of the settings. What cannot be used stops the start, in one line that names the setting.
 
 use std::collections::BTreeMap;
+use std::env::VarError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,13 +70,24 @@ fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
     let (key, origin) = match (&upstream.api_key_env, &upstream.api_key_file) {
         (None, None) => return Ok(None),
         (Some(name), None) => {
-            let missing = || format!("api_key_env names {name}, which is not in the environment");
-            (std::env::var(name).with_context(missing)?, format!("api_key_env names {name}"))
+            let named = if looks_like_a_variable(name) { name } else { "something" };
+            let key = match std::env::var(name) {
+                Ok(key) => key,
+                Err(VarError::NotPresent) => bail!(
+                    "api_key_env names {named}, which is not in the environment; it takes the name of a \
+                     variable, not the key"
+                ),
+                Err(VarError::NotUnicode(_)) => bail!("api_key_env names {named}, which is not text"),
+            };
+            (key, format!("api_key_env names {named}"))
         }
         (None, Some(path)) => {
-            let unreadable = || format!("api_key_file names {}, which cannot be read", path.display());
+            // A word without a folder may be the key itself.
+            let named =
+                if path.components().count() > 1 { path.display().to_string() } else { "a file".into() };
+            let unreadable = || format!("api_key_file names {named}, which cannot be read");
             let key = std::fs::read_to_string(path).with_context(unreadable)?;
-            (key, format!("api_key_file names {}", path.display()))
+            (key, format!("api_key_file names {named}"))
         }
         (Some(_), Some(_)) => bail!("api_key_env and api_key_file are both given: leave one out"),
     };
@@ -83,6 +95,12 @@ fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
         "" => bail!("{origin}, which is empty"),
         key => Ok(Some(key.to_owned())),
     }
+}
+
+/// As variables are usually called. What is not may be the key itself, and is not repeated.
+fn looks_like_a_variable(name: &str) -> bool {
+    let letter = |letter: char| letter.is_ascii_uppercase() || letter == '_';
+    name.starts_with(letter) && name.chars().all(|next| letter(next) || next.is_ascii_digit())
 }
 
 #[cfg(test)]
@@ -98,7 +116,6 @@ mod tests {
         write!(file, "[models.main]\n{settings}").unwrap();
         let config =
             Config::load(Some(file.path()), std::iter::empty()).map_err(|error| format!("{error:#}"))?;
-        assert!(!format!("{config:?}").contains("canary"), "a secret is in {config:?}");
         open(&config.models).map(|_| ()).map_err(|error| format!("{error:#}"))
     }
 
@@ -133,6 +150,25 @@ mod tests {
     }
 
     #[test]
+    fn i14_a_key_in_place_of_its_name_is_not_repeated() {
+        for (setting, key) in
+            [("api_key_env", "sk-canary"), ("api_key_env", "gsk_canary1"), ("api_key_file", "sk-canary")]
+        {
+            let error = upstream(&format!("{setting} = {key:?}")).unwrap_err();
+            assert!(error.contains(setting) && !error.contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn i14_the_settings_print_no_header() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        write!(file, "[models.main]\nkind = \"openai\"\nmodel = \"m\"\nheaders = {{ x = \"canary\" }}")
+            .unwrap();
+        let config = Config::load(Some(file.path()), std::iter::empty()).unwrap();
+        assert!(!format!("{config:?}").contains("canary"), "a secret is in {config:?}");
+    }
+
+    #[test]
     fn b7_what_cannot_be_used_stops_the_start_in_one_line_that_names_it() {
         let empty = tempfile::NamedTempFile::new().unwrap();
         let mut broken = tempfile::NamedTempFile::new().unwrap();
@@ -146,6 +182,8 @@ mod tests {
             ("continuation = \"sometimes\"".to_owned(), "sometimes"),
             ("api_key_env = \"OUTLAST_NO_SUCH_KEY\"".to_owned(), "OUTLAST_NO_SUCH_KEY"),
             ("api_key_file = \"/no/such/file\"".to_owned(), "/no/such/file"),
+            ("api_key = \"sk-canary\"".to_owned(), "api_key"),
+            ("max_tokens = \"sk-canary\"".to_owned(), "models.main"),
             (format!("api_key_file = {:?}", empty.path()), "which is empty"),
             (format!("api_key_file = {:?}", broken.path()), "the key holds characters"),
             ("api_key_env = \"A\"\napi_key_file = \"b\"".to_owned(), "leave one out"),
