@@ -8,6 +8,7 @@ use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use crate::canary;
 use crate::script::Script;
 use crate::wait::{LONG, until};
 
@@ -112,6 +113,7 @@ impl Api {
         let content_type = header(&response, "content-type").unwrap_or_default();
         let retry_after = header(&response, "retry-after");
         let bytes = response.bytes().await?;
+        ensure!(!canary::is_in(&bytes), "the key is in an answer");
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Ok(Answer { status, content_type, retry_after, body })
     }

@@ -6,6 +6,8 @@
 
 pub mod wait;
 
+pub mod canary;
+
 mod binaries;
 mod process;
 

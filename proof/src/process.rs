@@ -6,45 +6,59 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdout, Command};
+use tokio::process::{Child, Command};
+use tokio::time::sleep;
 
 use crate::wait::bounded;
 
 /// A debug build on a busy machine opens a large file in a few seconds at most.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
+/// How often it is looked whether a process is ready.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 pub(crate) struct Process {
     child: Child,
-    stdout: Lines<BufReader<ChildStdout>>,
+    /// What it says on stdout, and how much others said there before it.
+    output: PathBuf,
+    before: usize,
     errors: PathBuf,
 }
 
 impl Process {
-    /// Starts it. What it says on stderr is added to the file `errors`.
-    pub(crate) fn spawn(mut command: Command, errors: &Path) -> anyhow::Result<Process> {
-        let log = OpenOptions::new().create(true).append(true).open(errors)?;
-        let mut child = command
+    /// Starts it. What it says is added to two files of this name, `.out` and `.log`.
+    pub(crate) fn spawn(mut command: Command, name: &Path) -> anyhow::Result<Process> {
+        let (output, errors) = (name.with_extension("out"), name.with_extension("log"));
+        let open = |path: &Path| OpenOptions::new().create(true).append(true).open(path);
+        let stdout = open(&output)?;
+        let before = usize::try_from(stdout.metadata()?.len())?;
+        let child = command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
+            .stdout(stdout)
+            .stderr(open(&errors)?)
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {:?}", command.as_std().get_program()))?;
-        let stdout = child.stdout.take().context("stdout was asked for")?;
-        Ok(Process { child, stdout: BufReader::new(stdout).lines(), errors: errors.to_owned() })
+        Ok(Process { child, output, before, errors })
     }
 
     /// Waits for the line that names its address; an error if it ends before.
     pub(crate) async fn ready(&mut self) -> anyhow::Result<SocketAddr> {
         let line = async {
             loop {
-                let line = self.stdout.next_line().await?.ok_or_else(|| anyhow!("it ended"))?;
-                if let Some((_, address)) = line.split_once("http://") {
+                let ended = self.child.try_wait()?.is_some();
+                let said = std::fs::read(&self.output)?;
+                let said = String::from_utf8_lossy(said.get(self.before..).unwrap_or_default());
+                let mut lines = said.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+                if let Some((_, address)) = lines.find_map(|line| line.split_once("http://")) {
                     return Ok::<_, anyhow::Error>(address.trim().parse()?);
                 }
+                if ended {
+                    bail!("it ended");
+                }
+                sleep(LOOK_AGAIN).await;
             }
         };
         bounded("getting ready", READY_WITHIN, line).await?
@@ -57,6 +71,11 @@ impl Process {
     /// kill -9, and gone when this returns.
     pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
         Ok(self.child.kill().await?)
+    }
+
+    /// kill -9 where nobody can wait.
+    pub(crate) fn end(&mut self) {
+        self.child.start_kill().ok(); // it may have ended before
     }
 
     /// SIGTERM.

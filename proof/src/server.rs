@@ -11,6 +11,7 @@ use tokio::process::Command;
 
 use crate::api::Api;
 use crate::binaries;
+use crate::canary::{self, VARIABLE};
 use crate::process::Process;
 use crate::upstream::Upstream;
 use crate::wait::bounded;
@@ -40,7 +41,7 @@ impl Options {
         let address = upstream.address();
         let toml = format!(
             "[models.default]\nkind = \"openai\"\nbase_url = \"http://{address}/v1\"\nmodel = \"scripted\"\n\
-             [retry]\nbackoff = \"40ms\"\n[limits]\nlive_generations_per_user = 10000\n"
+             api_key_env = \"{VARIABLE}\"\n[retry]\nbackoff = \"40ms\"\n[limits]\nlive_generations_per_user = 10000\n"
         );
         Options { toml, ..Options::default() }
     }
@@ -77,7 +78,7 @@ impl Options {
     }
 }
 
-/// A server. Killed when dropped, and its data with it.
+/// A server. Killed when dropped, and its data with it; before that they are searched for the key.
 pub struct Server {
     process: Process,
     address: SocketAddr,
@@ -211,6 +212,16 @@ impl Server {
     }
 }
 
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.end();
+        if !std::thread::panicking() {
+            canary::must_not_be_in(&self.data());
+            canary::must_not_be_in(self.folder.path());
+        }
+    }
+}
+
 fn data(options: &Options, folder: &Path) -> PathBuf {
     options.data.clone().unwrap_or_else(|| folder.join("data"))
 }
@@ -233,9 +244,10 @@ fn spawn(
         command.arg("--listen").arg(address.to_string());
     }
     command.args(&options.arguments).envs(options.environment.iter().map(|(name, value)| (name, value)));
+    command.env(VARIABLE, canary::KEY);
     match fault {
         Some(fault) => command.env("OUTLAST_FAULT", fault),
         None => command.env_remove("OUTLAST_FAULT"),
     };
-    Process::spawn(command, &folder.join("server.log"))
+    Process::spawn(command, &folder.join("server"))
 }

@@ -38,7 +38,7 @@ impl Upstream {
         let folder = TempDir::new()?;
         let mut command = Command::new(binaries::bench()?);
         command.args(["upstream", "--listen", "127.0.0.1:0"]);
-        let mut process = Process::spawn(command, &folder.path().join("upstream.log"))?;
+        let mut process = Process::spawn(command, &folder.path().join("upstream"))?;
         let address = process.ready().await.context("the upstream did not start")?;
         let client = reqwest::Client::builder().no_proxy().build()?;
         Ok(Upstream { process, address, client, seeds: AtomicU64::new(1), _folder: folder })

@@ -96,7 +96,9 @@ async fn completion(stream: &mut TcpStream, request: &Request, calls: &Calls) ->
     };
     let call = calls.begin(script.seed);
     if let Some(Fault::Status { code, retry_after }) = script.fault_of(call.number()) {
-        stream.write_all(&answer::error(*code, "scripted failure", *retry_after)).await?;
+        let key = request.key.as_deref().unwrap_or("nobody");
+        let message = format!("scripted failure for {key}");
+        stream.write_all(&answer::error(*code, &message, *retry_after)).await?;
         call.finished();
         return Ok(After::Keep);
     }

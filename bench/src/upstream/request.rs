@@ -13,6 +13,8 @@ use crate::marker;
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
+    /// Who calls, if they say so. A provider that repeats it in an error is not unheard of.
+    pub(crate) key: Option<String>,
     pub(crate) body: Vec<u8>,
 }
 
@@ -64,15 +66,15 @@ fn parse_head(buffer: &[u8]) -> io::Result<Option<(Request, usize, usize)>> {
     let httparse::Status::Complete(head) = parsed.parse(buffer).map_err(io::Error::other)? else {
         return Ok(None);
     };
-    let length = parsed
-        .headers
-        .iter()
-        .find(|header| header.name.eq_ignore_ascii_case("content-length"))
-        .and_then(|header| std::str::from_utf8(header.value).ok()?.trim().parse().ok())
-        .unwrap_or(0);
+    let header = |name: &str| {
+        let found = parsed.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(found.value).ok().map(str::trim)
+    };
+    let length = header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let request = Request {
         method: parsed.method.unwrap_or_default().to_owned(),
         path: parsed.path.unwrap_or_default().to_owned(),
+        key: header("authorization").map(str::to_owned),
         body: Vec::new(),
     };
     Ok(Some((request, head, length)))

@@ -8,6 +8,7 @@ mod disk;
 mod durability;
 mod faults;
 mod jobs;
+mod keys;
 mod leaks;
 mod producers;
 mod readers;
