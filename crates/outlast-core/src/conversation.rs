@@ -244,18 +244,7 @@ impl Generation {
         }
         self.tool_bytes = self.tool_bytes.saturating_add(entry.event.tool_bytes());
         match &entry.event {
-            Event::AttemptStarted { attempt, .. } => {
-                self.attempt = *attempt;
-                self.attempt_seq = entry.seq;
-                // A call that is begun while one should be under way, and not by somebody's word just now,
-                // takes the place of one that was lost.
-                if self.phase == Phase::Running && self.at_work_since != Some(entry.ts) {
-                    self.lost_in_a_row = self.lost_in_a_row.saturating_add(1);
-                }
-                self.started_at = self.started_at.or(Some(entry.ts));
-                self.at_work_since = self.at_work_since.or(Some(entry.ts));
-                self.phase = Phase::Running;
-            }
+            Event::AttemptStarted { attempt, .. } => self.begin_attempt(entry, *attempt),
             Event::SegmentOpened { message_id } => {
                 self.begin(entry, message_id, Role::Assistant, Vec::new());
             }
@@ -308,6 +297,19 @@ impl Generation {
             | Event::ToolWrote { .. }
             | Event::GenerationQueued { .. } => {}
         }
+    }
+
+    fn begin_attempt(&mut self, entry: &Entry, attempt: u32) {
+        self.attempt = attempt;
+        self.attempt_seq = entry.seq;
+        // A call that is begun while one should be under way, and not by somebody's word just now, takes the
+        // place of one that was lost.
+        if self.phase == Phase::Running && self.at_work_since != Some(entry.ts) {
+            self.lost_in_a_row = self.lost_in_a_row.saturating_add(1);
+        }
+        self.started_at = self.started_at.or(Some(entry.ts));
+        self.at_work_since = self.at_work_since.or(Some(entry.ts));
+        self.phase = Phase::Running;
     }
 
     fn apply_to_tool(&mut self, event: &Event) {
