@@ -34,7 +34,10 @@ fn files() -> Vec<File> {
         for entry in fs::read_dir(&folder).expect("a folder can be read") {
             let path = entry.expect("a folder can be read to its end").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if path.is_dir() && !MADE.contains(&name.as_str()) {
+            if MADE.contains(&name.as_str()) {
+                continue; // `.git` may also be a file: it tells where the repository of a worktree is
+            }
+            if path.is_dir() {
                 folders.push(path);
             } else if let (true, Ok(text)) = (path.is_file(), fs::read_to_string(&path)) {
                 let path =
