@@ -27,15 +27,18 @@ pub(crate) async fn complete(
     let Json(body) = body.map_err(Problem::into_wrong)?;
     let delivery = body.delivery();
     let request = body.into_request(&headers)?;
-    let started = app.engine().start(&app.user(), request).await?;
+    let named = request.request.is_some();
+    let started = app.engine().start(&app.user(), request).await.map_err(|error| match error {
+        CommandError::Lost(_) => CompletionProblem::after_begin(error, named), // nobody knows
+        error => error.into(),
+    })?;
     let response = match delivery {
-        Delivery::Background => accepted(&started),
-        Delivery::Stream { include_usage } => {
-            stream::follow(&app, &started.generation, include_usage).await?
-        }
-        Delivery::Whole => whole::answer(&app, &started.generation).await?,
+        Delivery::Background => Ok(accepted(&started)),
+        Delivery::Stream { include_usage } => stream::follow(&app, &started.generation, include_usage).await,
+        Delivery::Whole => whole::answer(&app, &started.generation).await,
     };
-    Ok(with_names(response, &started)?)
+    let problem = |problem| CompletionProblem::after_begin(problem, named).into_response();
+    Ok(with_names(response.unwrap_or_else(problem), &started)?)
 }
 
 fn accepted(started: &Started) -> Response {

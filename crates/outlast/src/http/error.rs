@@ -160,22 +160,34 @@ impl Problem {
 
 /// A problem for clients of OpenAI's protocol: the same document, and the `error` that their libraries show.
 #[derive(Debug)]
-pub(crate) struct CompletionProblem(Problem);
+pub(crate) struct CompletionProblem {
+    problem: Problem,
+    /// Whether sending the request again may help and begins nothing twice.
+    worth_repeating: bool,
+}
+
+impl CompletionProblem {
+    /// The generation has begun, or may have. Without a name a repeat would begin another.
+    pub(crate) fn after_begin(problem: impl Into<Problem>, named: bool) -> CompletionProblem {
+        let CompletionProblem { problem, worth_repeating } = problem.into().into();
+        CompletionProblem { problem, worth_repeating: worth_repeating && named }
+    }
+}
 
 impl<T: Into<Problem>> From<T> for CompletionProblem {
     fn from(problem: T) -> CompletionProblem {
-        CompletionProblem(problem.into())
+        let problem = problem.into();
+        CompletionProblem { worth_repeating: problem.is_lack_of_room(), problem }
     }
 }
 
 impl IntoResponse for CompletionProblem {
     fn into_response(self) -> Response {
-        let CompletionProblem(problem) = self;
+        let CompletionProblem { problem, worth_repeating } = self;
         let mut body = problem.to_json();
         body["error"] = problem.error_object();
-        let may_pass = problem.is_lack_of_room();
         let mut response = problem.respond(&body);
-        if !may_pass {
+        if !worth_repeating {
             // Their libraries would send conflicts and failures again, and so begin more generations.
             response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
         }

@@ -190,6 +190,27 @@ async fn b3_a_server_that_stops_says_so_in_the_stream() {
 }
 
 #[tokio::test]
+async fn b3_a_repeat_is_asked_for_only_where_it_begins_nothing_twice() {
+    for (name, worth_repeating) in [(json!({}), false), (json!({"requestId": "r"}), true)] {
+        let server = Server::new();
+        let begun = async {
+            while server.get("/v1/generations?status=running").await.1["data"] == json!([]) {
+                tokio::task::yield_now().await;
+            }
+            server.engine.stop().await;
+        };
+        let asked = server.ask("post", "/v1/chat/completions", body(name).to_string());
+        let (response, ()) = tokio::join!(asked, begun);
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers().contains_key("x-should-retry"), !worth_repeating);
+        let job = response.headers()["outlast-generation-id"].to_str().unwrap().to_owned();
+        assert!(response.headers().contains_key("outlast-job-events"));
+        let problem = read(response).await;
+        assert_eq!((&problem["code"], &problem["jobId"]), (&json!("draining"), &json!(job)));
+    }
+}
+
+#[tokio::test]
 async fn b3_problems_carry_what_openais_libraries_show() {
     let server = Server::new();
     let response = server.ask("post", "/v1/chat/completions", json!({"messages": []}).to_string()).await;
