@@ -40,6 +40,9 @@ pub struct ToolSpec {
     /// A JSON schema of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
+    /// Whether the model must keep to the schema, if the client says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strict: Option<bool>,
 }
 
 /// What the model is given instead of the transcript, where the client keeps the history itself.
@@ -237,7 +240,7 @@ mod tests {
         let said = |role, text: &str| ContextMessage { role, parts: vec![Part::Text { text: text.into() }] };
         let prompt = Prompt {
             messages: vec![said(Role::System, "s"), said(Role::User, "u")],
-            tools: vec![ToolSpec { name: "t".into(), description: None, parameters: None }],
+            tools: vec![ToolSpec { name: "t".into(), description: None, parameters: None, strict: None }],
             options: Map::from_iter([("temperature".to_owned(), Value::from(1))]),
         };
         let prompt = Some(prompt.clone());

@@ -46,8 +46,9 @@ pub(crate) async fn capabilities(State(app): State<App>) -> Response {
 }
 
 pub(crate) async fn models(State(app): State<App>) -> Response {
-    let data: Vec<_> =
-        app.engine().models().into_iter().map(|id| json!({"id": id, "object": "model"})).collect();
+    // OpenAI's libraries look for all four; when a model was made, the settings do not say.
+    let entry = |id| json!({"id": id, "object": "model", "created": 0, "owned_by": "outlast"});
+    let data: Vec<_> = app.engine().models().into_iter().map(entry).collect();
     axum::Json(json!({"object": "list", "data": data})).into_response()
 }
 

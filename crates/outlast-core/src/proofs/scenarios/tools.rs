@@ -61,6 +61,7 @@ pub(super) fn prompted() -> World {
             name: "read".into(),
             description: Some("Reads a file.".into()),
             parameters: Some(json!({"type": "object"})),
+            strict: None,
         }],
         options: serde_json::Map::from_iter([("temperature".to_owned(), json!(0.5))]),
     };

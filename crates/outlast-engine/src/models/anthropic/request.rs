@@ -43,6 +43,10 @@ fn tool(tool: &ToolSpec) -> Value {
     if let Some(description) = &tool.description {
         told["description"] = description.as_str().into();
     }
+    // Not to be strict is what happens anyway, and older models do not know the word.
+    if tool.strict == Some(true) {
+        told["strict"] = true.into();
+    }
     told
 }
 
@@ -174,6 +178,7 @@ mod tests {
                 name: "now".into(),
                 description: Some("the time".into()),
                 parameters: None,
+                strict: Some(true),
             }],
             ..Context::default()
         };
@@ -182,7 +187,7 @@ mod tests {
             json!({
                 "model": "claude", "max_tokens": MAX_TOKENS, "stream": true, "system": "be brief\n\nand kind",
                 "messages": [{"role": "user", "content": [{"type": "text", "text": "hi"}]}],
-                "tools": [{"name": "now", "description": "the time",
+                "tools": [{"name": "now", "description": "the time", "strict": true,
                     "input_schema": {"type": "object", "properties": {}}}],
             })
         );

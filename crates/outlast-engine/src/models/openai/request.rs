@@ -51,6 +51,9 @@ fn tools(context: &Context) -> Value {
         if let Some(parameters) = &tool.parameters {
             function["parameters"] = parameters.clone();
         }
+        if let Some(strict) = tool.strict {
+            function["strict"] = strict.into();
+        }
         json!({"type": "function", "function": function})
     };
     context.tools.iter().map(tool).collect()
@@ -315,15 +318,21 @@ mod tests {
     fn b2_tools_go_with_their_schema() {
         let parameters = Some(json!({"type": "object"}));
         let tools = vec![
-            ToolSpec { name: "read".into(), description: Some("reads".into()), parameters },
-            ToolSpec { name: "now".into(), description: None, parameters: None },
+            ToolSpec {
+                name: "read".into(),
+                description: Some("reads".into()),
+                parameters,
+                strict: Some(true),
+            },
+            ToolSpec { name: "now".into(), description: None, parameters: None, strict: None },
         ];
         let context = Context { tools, ..Context::default() };
         assert_eq!(
             body(&settings(None), &context, "max_tokens").unwrap()["tools"],
             json!([
                 {"type": "function", "function":
-                    {"name": "read", "description": "reads", "parameters": {"type": "object"}}},
+                    {"name": "read", "description": "reads", "parameters": {"type": "object"},
+                        "strict": true}},
                 {"type": "function", "function": {"name": "now"}},
             ])
         );

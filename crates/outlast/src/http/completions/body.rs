@@ -147,7 +147,8 @@ mod tests {
                 ]},
                 {"role": "tool", "tool_call_id": "call_1", "content": "done"},
             ],
-            "tools": [{"type": "function", "function": {"name": "read", "parameters": {"type": "object"}}}],
+            "tools": [{"type": "function", "function": {"name": "read", "strict": true,
+                "parameters": {"type": "object"}}}],
             "temperature": 0.5,
             "stream": true,
             "metadata": {"tab": 1},
@@ -160,7 +161,7 @@ mod tests {
         assert_eq!(request.metadata, Some(json!({"tab": 1})));
         let prompt = request.prompt.unwrap();
         assert_eq!(json!(prompt.options), json!({"temperature": 0.5}));
-        assert_eq!(prompt.tools[0].name, "read");
+        assert_eq!((prompt.tools[0].name.as_str(), prompt.tools[0].strict), ("read", Some(true)));
         let roles: Vec<Role> = prompt.messages.iter().map(|message| message.role).collect();
         assert_eq!(roles, [Role::System, Role::User, Role::Assistant, Role::Tool]);
         assert_eq!(prompt.messages[1].parts.len(), 2);
