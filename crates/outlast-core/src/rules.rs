@@ -123,13 +123,13 @@ pub const LOST_IN_A_ROW_MAX: u32 = 10;
 pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// How long to wait before the retry that follows `failures` earlier ones. `jitter` is at random from
-/// 0 to 255 and spreads the callers that failed together over half of the wait.
+/// 0 to 255 and spreads the callers that failed together over half of the usual wait. An upstream that names
+/// a time is left alone for that long at least, and one that names none or too little for the usual one.
 pub fn retry_delay(rules: &Rules, failures: u32, failure: &Failure, jitter: u8) -> Duration {
-    if let Some(asked) = failure.retry_after {
-        return asked.min(RETRY_WAIT_MAX);
-    }
     let full = rules.backoff.saturating_mul(2u32.saturating_pow(failures)).min(RETRY_WAIT_MAX);
-    full / 2 + (full / 2).mul_f64(f64::from(jitter) / 255.0)
+    let least = failure.retry_after.unwrap_or_default().clamp(full / 2, RETRY_WAIT_MAX);
+    let spread = (full / 2).mul_f64(f64::from(jitter) / 255.0);
+    least.saturating_add(spread).min(RETRY_WAIT_MAX)
 }
 
 #[cfg(test)]
@@ -152,9 +152,12 @@ mod tests {
     #[test]
     fn g11_retry_after_is_honoured_up_to_a_limit() {
         let rules = Rules::default();
-        let asked = |seconds| retry_delay(&rules, 0, &failure(Some(Duration::from_secs(seconds))), 9);
-        assert_eq!(asked(7), Duration::from_secs(7));
-        assert_eq!(asked(u64::MAX), RETRY_WAIT_MAX);
+        let asked = |seconds, jitter| {
+            retry_delay(&rules, 0, &failure(Some(Duration::from_secs(seconds))), jitter).as_millis()
+        };
+        assert_eq!((asked(7, 0), asked(7, 255)), (7_000, 7_250), "those who were told the same are spread");
+        assert_eq!((asked(0, 0), asked(0, 255)), (250, 500), "at once is not what anybody means");
+        assert_eq!(asked(u64::MAX, 255), RETRY_WAIT_MAX.as_millis());
     }
 
     #[test]

@@ -213,6 +213,18 @@ mod tests {
     }
 
     #[test]
+    fn i14_a_word_that_only_stands_for_a_key_garbles_nothing() {
+        let hidden = |key: &str| {
+            let settings = UpstreamSettings { api_key: Some(Secret::new(key)), ..settings("http://a", &[]) };
+            without(&settings.secrets(), "none of the ollama models, sk-1234")
+        };
+        for word in ["none", "ollama", "a"] {
+            assert_eq!(hidden(word), "none of the ollama models, sk-1234");
+        }
+        assert_eq!(hidden("sk-1234"), "none of the ollama models, [key]");
+    }
+
+    #[test]
     fn i14_secrets_are_hidden_whole_and_without_their_first_word() {
         let settings = settings("http://a", &[("authorization", "Bearer canary-two"), ("x-title", "Tea")]);
         let secrets = settings.secrets();

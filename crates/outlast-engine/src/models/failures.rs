@@ -141,8 +141,16 @@ fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     if let Some(count) = number(text) {
         return Some(seconds(count));
     }
-    let date = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
+    let date =
+        jiff::fmt::rfc2822::parse(text).ok().map(|date| date.timestamp()).or_else(|| old_date(text))?;
     Duration::try_from(date.duration_since(now)).ok()
+}
+
+/// The two forms of a date that HTTP has given up but that must still be understood (RFC 9110, 5.6.7).
+fn old_date(text: &str) -> Option<jiff::Timestamp> {
+    let forms = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
+    let date = forms.iter().find_map(|form| jiff::civil::DateTime::strptime(form, text).ok())?;
+    Some(date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
 }
 
 /// A count of something. Rust would also read `inf`, `NaN` and a sign.
@@ -177,6 +185,8 @@ mod tests {
         assert_eq!(ms("retry-after", "1.5"), Some(1_500));
         assert_eq!(ms("retry-after-ms", "250"), Some(250));
         assert_eq!(ms("retry-after", "Thu, 01 Jan 2026 00:00:09 GMT"), Some(9_000));
+        assert_eq!(ms("retry-after", "Thursday, 01-Jan-26 00:00:09 GMT"), Some(9_000));
+        assert_eq!(ms("retry-after", "Thu Jan  1 00:00:09 2026"), Some(9_000));
     }
 
     #[test]

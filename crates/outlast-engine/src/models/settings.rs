@@ -54,11 +54,11 @@ impl UpstreamSettings {
     /// Everything that must not come back in an error. A value like `Bearer abc` is looked for as a whole
     /// and without its first word; what is too short to be a key would only garble messages.
     pub(super) fn secrets(&self) -> Vec<Secret> {
-        const SHORTEST: usize = 8;
+        const SHORTEST: usize = 7; // `sk-1234` is a key; `none`, `EMPTY` and `ollama` are not
         let values = self.headers.values().map(Secret::expose);
         let values = values.flat_map(|value| [Some(value), value.split_once(' ').map(|(_, rest)| rest)]);
         let values = values.flatten().filter(|value| value.len() >= SHORTEST);
-        let key = self.api_key.iter().map(Secret::expose).filter(|key| !key.is_empty());
+        let key = self.api_key.iter().map(Secret::expose).filter(|key| key.len() >= SHORTEST);
         let mut secrets: Vec<Secret> = key.chain(values).map(Secret::new).collect();
         // Longest first: a part must not be hidden before the whole, or the rest would stay.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.expose().len()));
