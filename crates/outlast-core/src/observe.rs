@@ -319,6 +319,17 @@ mod tests {
     }
 
     #[test]
+    fn o2_what_follows_an_answer_with_a_chosen_name_is_named_after_the_generation() {
+        let chosen = crate::Start { answer_id: Some("mine".into()), ..request(G1) };
+        let mut world = World::new();
+        world.command(crate::Command::Start(chosen)).unwrap();
+        world.model(vec![words("Let me look."), tool_call("a", serde_json::json!({}))], None);
+        world.model(vec![tool_call("b", serde_json::json!({})), words("So.")], None);
+        let ids: Vec<String> = world.generation(G1).shown().iter().map(ToString::to_string).collect();
+        assert_eq!(ids, ["mine", "gen_1-2", "answer_1_of_gen_1_2", "answer_1_of_gen_1_2-2"]);
+    }
+
+    #[test]
     fn o2_thinking_and_text_share_a_segment_in_the_order_they_came() {
         let pieces = vec![thoughts("Hm"), thoughts("m."), words("Hel"), words("lo"), thoughts("Good.")];
         let world =

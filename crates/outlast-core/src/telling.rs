@@ -30,7 +30,7 @@ impl<'a> Telling<'a> {
         let called = generation.tool_calls().filter(|call| !call.ended);
         let called = called.map(|call| (call.id.to_owned(), call.message.clone()));
         Telling {
-            names: Names { first: new_message, given: usize::from(open.is_some()) },
+            names: Names::new(generation, new_message, open.is_some()),
             open,
             shown: Vec::new(),
             called: called.collect(),
@@ -117,14 +117,23 @@ impl<'a> Telling<'a> {
 struct Names {
     first: MessageId,
     given: usize,
+    /// What further ones are named after: the first, unless the client chose that. What follows from a chosen
+    /// name may be chosen too, for another message.
+    stem: String,
 }
 
 impl Names {
+    fn new(generation: &Generation, first: MessageId, is_taken: bool) -> Names {
+        let chosen = generation.answer_id.as_ref() == Some(&first);
+        let stem = if chosen { generation.id.to_string() } else { first.to_string() };
+        Names { first, given: usize::from(is_taken), stem }
+    }
+
     fn next(&mut self) -> MessageId {
         self.given += 1;
         match self.given {
             1 => self.first.clone(),
-            n => format!("{}-{n}", self.first).into(),
+            n => format!("{}-{n}", self.stem).into(),
         }
     }
 }
