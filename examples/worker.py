@@ -10,6 +10,7 @@ the next word. PROTOCOL.md, "Workers elsewhere", explains each step.
 """
 
 import argparse
+import http.client
 import json
 import os
 import re
@@ -21,6 +22,10 @@ import urllib.request
 
 
 COUNTING = "".join(f"{number}, " for number in range(1, 40)) + "40."
+
+
+# No connection, it broke, or what came was not an answer: nobody knows what arrived.
+LOST = (OSError, http.client.HTTPException, ValueError)
 
 
 class Refused(Exception):
@@ -57,7 +62,7 @@ class Outlast:
                     refused.unsure = unsure
                     raise
                 error = refused
-            except OSError as lost:  # no connection, or it broke: nobody knows whether it arrived
+            except LOST as lost:
                 error = lost
             unsure = True
             if time.monotonic() > give_up:
@@ -123,7 +128,7 @@ class Worker:
             except Refused as refused:
                 if refused.code in ("already_ended", "stale_producer"):
                     self.over.set()
-            except OSError:
+            except LOST:
                 pass  # the next one may arrive
 
     def run(self, words, pace, heartbeat):
