@@ -36,7 +36,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let deep = folder.path().join("a/b");
         std::fs::create_dir_all(&deep).unwrap();
-        std::fs::write(deep.join("log"), [b"\xff\0 Bearer ", KEY[1..].as_bytes()].concat()).unwrap();
+        std::fs::write(deep.join("log"), [b"\xff\0 Bearer ", &KEY.as_bytes()[1..]].concat()).unwrap();
         must_not_be_in(folder.path());
         must_not_be_in(&folder.path().join("gone"));
         std::fs::write(deep.join("log"), [b"\xff\0 Bearer ", KEY.as_bytes(), b"\n"].concat()).unwrap();

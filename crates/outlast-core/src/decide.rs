@@ -10,9 +10,9 @@ use crate::generation::Phase;
 use crate::message::plain_text;
 use crate::observe::observe_stream;
 use crate::{
-    CallEnd, CancelReason, Command, Conversation, Decided, Earlier, Entry, Event, Generation, GenerationId,
-    Message, MessageId, MessageStatus, Part, Piece, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry,
-    RetryMode, RetryOf, Rules, Start, Streamed, TOOL_BYTES_MAX, Timestamp, WhenBusy,
+    Approval, CallEnd, CancelReason, Command, Conversation, Decided, Earlier, Entry, Event, Generation,
+    GenerationId, Message, MessageId, MessageStatus, Part, Piece, Produce, ProducedEnd, QUEUE_MAX, Refusal,
+    Retry, RetryMode, RetryOf, Rules, Start, Streamed, TOOL_BYTES_MAX, Timestamp, WhenBusy,
 };
 
 /// What comes of a command: the events that make it true, or why nothing does.
@@ -231,9 +231,11 @@ fn must_know_tools(generation: &Generation, pieces: &[Piece]) -> Result<(), Refu
 /// that it asked. Another question under the same name is refused, or the decision about one would be taken
 /// for a decision about the other.
 fn without_repeated_questions(generation: &Generation, pieces: Vec<Piece>) -> Result<Vec<Piece>, Refusal> {
-    let asked = generation.approvals.iter();
-    let asked =
-        asked.map(|asked| (asked.tool_use_id.clone(), (asked.tool_name.clone(), asked.tool_input.clone())));
+    if !pieces.iter().any(|piece| matches!(piece, Piece::Approval { .. })) {
+        return Ok(pieces);
+    }
+    let question = |asked: &Approval| (asked.tool_name.clone(), asked.tool_input.clone());
+    let asked = generation.approvals.iter().map(|asked| (asked.tool_use_id.clone(), question(asked)));
     let mut asked: BTreeMap<String, (String, Value)> = asked.collect();
     let mut kept = Vec::with_capacity(pieces.len());
     for piece in pieces {

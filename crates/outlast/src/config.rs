@@ -321,8 +321,8 @@ impl Config {
 /// What is wrong with the settings, and where: without the line that the parser would show, and without a
 /// text that stands where something else should.
 fn told(error: &toml::de::Error, text: &str) -> String {
-    let message = error.to_string();
-    let message = if text.is_empty() { message.trim() } else { error.message() };
+    let message = error.to_string().trim().replace('\n', " ");
+    let message = if text.is_empty() { message.as_str() } else { error.message() };
     let message = match (message.split_once("string \""), message.rsplit_once("\", expected")) {
         (Some((before, _)), Some((_, after))) => format!("{before}text, expected{after}"),
         _ => message.to_owned(),
