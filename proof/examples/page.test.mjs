@@ -1,0 +1,40 @@
+/** "Use it from your app" prints the examples as they are, and nothing that is not tested. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { blocks, read } from "./stage.mjs";
+
+const PAGE = "docs/use-it-from-your-app.md";
+/** Sections whose lines are run from the page itself, or are for people. */
+const PASTED = ["The package", "curl", "Behind a reverse proxy"];
+
+const printed = blocks(PAGE).map((block) => {
+  const [, file] = /^\[.*\]\(\.\.\/(examples\/\S+)\):$/.exec(block.before) ?? [];
+  return { ...block, file };
+});
+
+test("every example is printed as its file is", () => {
+  const files = printed.filter(({ file }) => file !== undefined);
+  for (const { file, text } of files) assert.equal(text, read(file), file);
+  const names = files.map(({ file }) => file.slice("examples/".length)).sort();
+  const all = ["browser.html", "follow.py", "node.mjs", "react/answer.tsx", "react/chat.tsx", "react/vite.config.js"];
+  assert.deepEqual(names, all);
+});
+
+test("what else is printed is run from the page", () => {
+  for (const { file, heading, text } of printed)
+    assert.ok(file !== undefined || PASTED.includes(heading), `nobody runs what stands under ${heading}:\n${text}`);
+});
+
+test("the package is called what it is called", () => {
+  const { version } = JSON.parse(read("client/package.json"));
+  const named = [...(read(PAGE) + read("examples/react/package.json")).matchAll(/outlast-client-[\w.]*?\.tgz/g)];
+  assert.ok(named.length > 0);
+  for (const [name] of named) assert.equal(name, `outlast-client-${version}.tgz`);
+});
+
+test("every link of the README and of this page leads somewhere", async () => {
+  for (const [path, folder] of [["README.md", "."], [PAGE, "docs"]])
+    for (const [, target] of read(path).matchAll(/\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)/g))
+      assert.ok(read(`${folder}/${target.replace(/\/$/, "/README.md")}`), target);
+});
