@@ -1,8 +1,10 @@
 /** "Use it from your app" prints the examples as they are, and nothing that is not tested. */
 
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
-import { blocks, read } from "./stage.mjs";
+import { blocks, read, ROOT } from "./stage.mjs";
 
 const PAGE = "docs/use-it-from-your-app.md";
 /** Sections whose lines are run from the page itself, or are for people. */
@@ -28,13 +30,13 @@ test("what else is printed is run from the page", () => {
 
 test("the package is called what it is called", () => {
   const { version } = JSON.parse(read("client/package.json"));
-  const named = [...(read(PAGE) + read("examples/react/package.json")).matchAll(/outlast-client-[\w.]*?\.tgz/g)];
+  const named = [...(read(PAGE) + read("client/README.md") + read("examples/react/package.json")).matchAll(/outlast-client-[\w.]*?\.tgz/g)];
   assert.ok(named.length > 0);
   for (const [name] of named) assert.equal(name, `outlast-client-${version}.tgz`);
 });
 
-test("every link of the README and of this page leads somewhere", async () => {
+test("every link and picture of the README and of this page leads somewhere", () => {
   for (const [path, folder] of [["README.md", "."], [PAGE, "docs"]])
-    for (const [, target] of read(path).matchAll(/\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)/g))
-      assert.ok(read(`${folder}/${target.replace(/\/$/, "/README.md")}`), target);
+    for (const [, link, picture] of read(path).matchAll(/\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)|src="([^"]+)"/g))
+      assert.ok(existsSync(join(ROOT, folder, link ?? picture)), `${path} has ${link ?? picture}`);
 });
