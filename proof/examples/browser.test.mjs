@@ -7,15 +7,17 @@ import { join } from "node:path";
 import { after, describe, test } from "node:test";
 import { APP, folder, launchBrowser, open, outlast, program, QUESTION, ROOT } from "./stage.mjs";
 
-const VITE = join(APP, "node_modules/vite/bin/vite.js");
 
 /** Somewhere in the middle of an answer, which the same question always has. */
 const MIDDLE = "Open this conversation in a second tab";
 
 async function app(test, recovery) {
   const server = await outlast(test, { recovery });
-  const env = { OUTLAST_URL: server.url };
-  const vite = program(test, "node", [VITE, "--host", "127.0.0.1", "--port", "0", "--strictPort"], { env });
+  // Of its own: Vite keeps what it has prepared in there, and two of them would prepare it at once.
+  const cwd = folder(test);
+  cpSync(APP, cwd, { recursive: true, verbatimSymlinks: true });
+  const args = ["node_modules/vite/bin/vite.js", "--host", "127.0.0.1", "--port", "0", "--strictPort"];
+  const vite = program(test, "node", args, { cwd, env: { OUTLAST_URL: server.url } });
   const [address] = await vite.says(/http:\/\/127\.0\.0\.1:\d+/);
   return { server, address };
 }
@@ -28,7 +30,7 @@ async function say({ page, button }, text) {
 const browser = launchBrowser();
 after(async () => (await browser).close());
 
-describe("pages", { concurrency: true, timeout: 60_000 }, () => {
+describe("pages", { concurrency: true, timeout: 90_000 }, () => {
   test("the React example is well typed", () => {
     execFileSync("node", [join(APP, "node_modules/typescript/bin/tsc"), "-p", APP], { stdio: "inherit" });
   });

@@ -11,7 +11,7 @@ export const ROOT = resolve(import.meta.dirname, "../..");
 /** The new app with the packed client: see `run`. */
 export const APP = process.env.APP ?? "";
 const BINARY = resolve(process.env.OUTLAST_BIN ?? join(ROOT, "target/debug/outlast"));
-const PATIENCE_MS = 40_000;
+const PATIENCE_MS = 25_000;
 
 export const read = (path) => readFileSync(join(ROOT, path), "utf8");
 
