@@ -35,6 +35,16 @@ describe("pages", { concurrency: true, timeout: 90_000 }, () => {
     execFileSync("node", [join(APP, "node_modules/typescript/bin/tsc"), "-p", APP], { stdio: "inherit" });
   });
 
+  test("a stream through examples/react/vite.config.js ends with its server", async (test) => {
+    const { server, address } = await app(test, "safe");
+    const body = JSON.stringify({ content: QUESTION });
+    const { generationId } = await (await fetch(`${address}/v1/generations`, { method: "POST", body })).json();
+    const curl = program(test, "curl", ["-sN", `${address}/v1/generations/${generationId}/events`]);
+    await curl.says(/chat\.delta/);
+    await server.crash();
+    assert.notEqual(await curl.end(), 0, "it broke off");
+  });
+
   test("p3 p6 examples/react/chat.tsx streams, and survives a reload and a crash", async (test) => {
     const { server, address } = await app(test, "ask");
     const here = await open(test, await browser, address);
