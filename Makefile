@@ -3,7 +3,7 @@
 DATA ?= outlast-data
 LISTEN ?= 127.0.0.1:8787
 
-.PHONY: help run build check test bench torture
+.PHONY: help run build check test bench torture pictures
 
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/'
@@ -29,3 +29,8 @@ bench: ## measure against a bare relay and against Node with resumable-stream
 
 torture: ## kill the server hundreds of times and look for anything lost
 	./scripts/torture
+
+pictures: ## make the pictures of the README anew, from the real program
+	./scripts/app
+	cargo build --locked -p outlast
+	cd ui && npm run --silent screenshots -- --readme ../docs/pictures
