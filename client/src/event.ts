@@ -108,7 +108,7 @@ export type SnapshotEvent = Envelope<"snapshot", View>;
 export type OutlastEvent = ChatEvent | ToolEvent | SnapshotEvent;
 
 export function isEnd(event: OutlastEvent): event is EndEvent {
-  return event.type === "chat.done" || event.type === "chat.error" || event.type === "chat.cancelled";
+  return /^chat\.(done|error|cancelled)$/.test(event.type);
 }
 
 /**
