@@ -2,7 +2,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { conversationList, POLL_MS } from "../src/conversation-list.js";
 import { MAX_TRIES } from "../src/http.js";
 import { OutlastClient, OutlastError } from "../src/index.js";
-import type { ConversationDocument } from "../src/index.js";
+import type { Conversation, ConversationDocument } from "../src/index.js";
+import { RELEASE_GRACE_MS } from "../src/store.js";
 import { randomId } from "../src/random-id.js";
 import { exchange, problem, scene, settled, tabs, VIEW } from "./fakes.js";
 
@@ -56,6 +57,21 @@ describe("a client", () => {
     await expect(deleted).resolves.toBeUndefined();
   });
 
+  it("takes a decision that was made before for its own if it is the same", async () => {
+    let tries = 0;
+    const { client } = scene(() => {
+      if ((tries += 1) % 2 === 1) throw new TypeError("fetch failed");
+      return problem(409, "already_decided", { decision: "approve", by: "local" });
+    });
+    const decide = async (decision: "approve" | "deny"): Promise<unknown> => {
+      const decided = client.submitApproval("gen_1", "call_1", { decision }).catch((error: unknown) => error);
+      await vi.advanceTimersByTimeAsync(10_000);
+      return decided;
+    };
+    expect(await decide("approve")).toMatchObject({ success: true });
+    expect(await decide("deny")).toMatchObject({ code: "already_decided" });
+  });
+
   it("says of a server that does not know the question that it offers nothing", async () => {
     const fetch = async (): Promise<Response> => new Response("<html>", { status: 404 });
     const client = new OutlastClient({ baseUrl: "http://outlast.test", fetch });
@@ -76,13 +92,28 @@ describe("a client", () => {
     expect(seen).toEqual(["Bearer token 1", "Bearer token 2"]);
   });
 
-  it("keeps some conversations that nobody watches, and not all", () => {
+  it("keeps some conversations that nobody watches any more, and not all", async () => {
     const { client } = scene();
-    const [first, watched] = [client.conversation("first"), client.conversation("watched")];
+    const watched = client.conversation("watched");
     watched.subscribe(() => {});
-    for (let i = 0; i < 20; i += 1) client.conversation(`conv_${i}`);
+    const busy = client.conversation("busy");
+    busy.send("hello").catch(() => {});
+    const rests = (id: string): Conversation => {
+      const store = client.conversation(id);
+      store.subscribe(() => {})();
+      vi.advanceTimersByTime(RELEASE_GRACE_MS);
+      return store;
+    };
+    const [first, second] = [rests("first"), rests("second")];
+    for (let i = 0; i < 9; i += 1) rests(`conv_${i}`);
+    // Whoever is drawn now and watched only afterwards must find the same ones.
+    const drawn = Array.from({ length: 20 }, (_, i) => client.conversation(`drawn_${i}`));
+    expect(client.conversation("first")).toBe(first);
+    expect(drawn.map((store) => client.conversation(store.id!) === store)).not.toContain(false);
+    rests("last");
     expect(client.conversation("watched")).toBe(watched);
-    expect(client.conversation("first")).not.toBe(first);
+    expect(client.conversation("busy")).toBe(busy);
+    expect(client.conversation("second")).not.toBe(second);
   });
 
   it("makes up names also on pages without TLS", () => {
