@@ -45,6 +45,8 @@ export type ChatEvent =
         readonly prompt?: unknown;
         /** The id that the answer's first message will have. */
         readonly answerId?: string;
+        /** Whether a worker makes the answer. */
+        readonly producer?: "external";
       }
     >
   | Envelope<"chat.started", { readonly model: string; readonly attempt: number }>
