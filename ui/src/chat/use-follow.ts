@@ -3,8 +3,8 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import type { RefObject } from "react";
 
-/** This near to the end counts as at the end. */
-const NEAR_PX = 56;
+/** This near to the end is at the end: zoomed pages round. */
+const AT_END_PX = 4;
 
 export interface Follow {
   readonly isFollowing: boolean;
@@ -18,6 +18,8 @@ export interface Follow {
 export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: string | undefined): Follow {
   const content = useRef<HTMLDivElement>(null);
   const following = useRef(true);
+  /** Where this has put the reader last. */
+  const placed = useRef(0);
   const [isFollowing, setFollowing] = useState(true);
 
   const set = useCallback((value: boolean) => {
@@ -27,7 +29,9 @@ export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: st
 
   const toEnd = useCallback(() => {
     const element = scroller.current;
-    if (element !== null) element.scrollTop = element.scrollHeight;
+    if (element === null) return;
+    element.scrollTop = element.scrollHeight;
+    placed.current = element.scrollTop;
   }, [scroller]);
 
   const follow = useCallback(() => {
@@ -48,10 +52,11 @@ export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: st
     let last = element.scrollTop;
     const scrolled = (): void => {
       const { scrollTop, scrollHeight, clientHeight } = element;
-      const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR_PX;
-      // Only a move upwards is a wish to read on there: growing text moves the end, not the reader.
-      if (isAtEnd && scrollTop >= last - 1) set(true);
-      else if (scrollTop < last - 1 && !isAtEnd) set(false);
+      const isAtEnd = scrollHeight - scrollTop - clientHeight <= AT_END_PX;
+      // A move upwards is a wish to read on there, however small, unless it was made here: text that was withdrawn
+      // moves the end up. Growing text moves the end, not the reader.
+      if (isAtEnd) set(true);
+      else if (scrollTop < last - 1 && Math.abs(scrollTop - placed.current) > 1) set(false);
       last = scrollTop;
     };
     const grew = new ResizeObserver(() => following.current && toEnd());
