@@ -42,8 +42,11 @@ it("a finished generation is shown with its attempts, and played again", async (
   await page.getByRole("button", { name: "Play" }).click();
   await page.getByRole("button", { name: "Pause" }).waitFor();
   await page.getByRole("button", { name: "Play" }).waitFor();
-  const answer = await page.locator(".inspect-answer .md-block").allTextContents();
-  expect(answer.join(" ").replace(/\s+/g, " ").trim()).toBe(textOf(generation).replace(/\s+/g, " ").trim());
+  const whole = textOf(generation).replace(/\s+/g, " ").trim();
+  await until("the whole answer", async () => {
+    const answer = await page.locator(".inspect-answer .md-block").allTextContents();
+    return answer.join(" ").replace(/\s+/g, " ").trim() === whole;
+  });
   await page.getByRole("button", { name: "Copy curl: events" }).click();
   const curl = await page.evaluate(() => (globalThis as unknown as { copied: string[] }).copied.at(-1));
   expect(curl).toBe(`curl -N '${stage.url}/v1/generations/${generation.id}/events'`);

@@ -73,16 +73,16 @@ export function textOf(generation: Generation): string {
 
 /**
  * The page shows what the server has, in every message from the first that is in the page to the last: no word more, no
- * word fewer, none twice. For answers in plain words.
+ * word fewer, none twice. For answers in plain words; what is not may stand before the last so many messages.
  */
-export async function agrees(stage: Stage, page: Page): Promise<Generation> {
+export async function agrees(stage: Stage, page: Page, last = Infinity): Promise<Generation> {
   const generation = await lastGeneration(stage, page);
   expect(await copied(page)).toBe(textOf(generation));
   const theirs = (await viewOf(stage, page)).messages.map(({ role, content }) => ({
     role,
     text: role === "tool" ? "" : content.replace(/\s+/g, " ").trim(),
   }));
-  const ours = await transcript(page);
+  const ours = (await transcript(page)).slice(-last);
   expect(ours.length).toBeGreaterThan(0);
   expect(ours).toEqual(theirs.slice(-ours.length));
   return generation;

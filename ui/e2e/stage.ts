@@ -2,8 +2,8 @@
 
 import { chromium } from "playwright-core";
 import type { BrowserContext, BrowserContextOptions, Page } from "playwright-core";
-import { startServer } from "./outlast";
-import type { Server } from "./outlast";
+import { startServer } from "../../client/test/server/outlast";
+import type { Server } from "../../client/test/server/outlast";
 import { startSite } from "./site";
 import type { Site } from "./site";
 import { startUpstream } from "./upstream";

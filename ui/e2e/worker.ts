@@ -22,7 +22,12 @@ interface Standing {
   readonly approvals: readonly Asked[];
 }
 
-export async function startWorker({ server }: Stage, content: string): Promise<Worker> {
+/** Without a conversation it begins one. */
+export async function startWorker(
+  { server }: Stage,
+  content: string,
+  within: { readonly conversationId?: string } = {},
+): Promise<Worker> {
   const post = async <Answer>(path: string, body: object): Promise<Answer> => {
     const response = await fetch(`${server.url}/v1/generations${path}`, {
       method: "POST",
@@ -32,6 +37,7 @@ export async function startWorker({ server }: Stage, content: string): Promise<W
     return (await response.json()) as Answer;
   };
   const started = await post<{ conversationId: string; generationId: string }>("", {
+    ...within,
     content,
     producer: "external",
   });
