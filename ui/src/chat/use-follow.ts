@@ -49,15 +49,17 @@ export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: st
     const element = scroller.current;
     const inner = content.current;
     if (element === null || inner === null) return;
-    let last = element.scrollTop;
     const scrolled = (): void => {
       const { scrollTop, scrollHeight, clientHeight } = element;
       const isAtEnd = scrollHeight - scrollTop - clientHeight <= AT_END_PX;
-      // A move upwards is a wish to read on there, however small, unless it was made here: text that was withdrawn
-      // moves the end up. Growing text moves the end, not the reader.
-      if (isAtEnd) set(true);
-      else if (scrollTop < last - 1 && Math.abs(scrollTop - placed.current) > 1) set(false);
-      last = scrollTop;
+      // Growing text moves the end, not the reader; text that was withdrawn leaves both at the end. Whoever is found
+      // above the place where this has put them wants to read on there, however small the move.
+      if (following.current) {
+        if (!isAtEnd && scrollTop < placed.current - 1) set(false);
+      } else if (isAtEnd) {
+        placed.current = scrollTop;
+        set(true);
+      }
     };
     const grew = new ResizeObserver(() => following.current && toEnd());
     grew.observe(inner);
