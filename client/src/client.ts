@@ -38,8 +38,7 @@ export class OutlastClient {
 
   /** Sends a message. Resolves when it is saved; the answer is made by the server from then on. */
   startGeneration({ signal, ...start }: api.StartGeneration): Promise<api.StartedGeneration> {
-    // Made up once, so that a second try is known to be the same request.
-    return this.#begin("/v1/generations", { ...start, requestId: start.requestId ?? randomId() }, signal);
+    return this.#begin("/v1/generations", start, signal);
   }
 
   /**
@@ -70,18 +69,13 @@ export class OutlastClient {
 
   /** Answers the same message again after a failure or a cancel: from the start, or from where it broke. */
   retryGeneration(id: string, { signal, ...options }: api.RetryOptions = {}): Promise<api.StartedGeneration> {
-    const body = { mode: "retry", ...options, requestId: options.requestId ?? randomId() };
-    return this.#begin(`${pathOf("generations", id)}/retry`, body, signal);
+    return this.#begin(pathOf("generations", id, "retry"), { mode: "retry", ...options }, signal);
   }
 
   /** Decides about a tool call that waits. Only servers that run tools know this. */
   submitApproval(id: string, toolUseId: string, approval: api.Approval): Promise<api.Outcome> {
     const { signal, ...body } = approval;
-    return this.#post(
-      `${pathOf("generations", id)}/approvals/${encodeURIComponent(toolUseId)}`,
-      body,
-      signal,
-    );
+    return this.#post(pathOf("generations", id, "approvals", toolUseId), body, signal);
   }
 
   /** The whole state of a generation: for polling, where streams do not work. */
@@ -96,15 +90,14 @@ export class OutlastClient {
 
   /** A page of a generation's events: for polling. */
   getGenerationEvents(id: string, options?: api.EventPageOptions): Promise<api.EventPage> {
-    return this.#get(`${pathOf("generations", id)}/events`, { ...options, format: "json" });
+    return this.#get(pathOf("generations", id, "events"), { ...options, format: "json" });
   }
 
   // Conversations
 
   async createConversation(options: api.CreateConversation = {}): Promise<ConversationDocument> {
-    const { signal, ...change } = options;
-    const body = { ...change, requestId: change.requestId ?? randomId() };
-    return this.#seen(await this.#post("/v1/conversations", body, signal));
+    const { signal, ...body } = options;
+    return this.#seen(await this.#make("/v1/conversations", body, signal));
   }
 
   /** Newest first. */
@@ -119,7 +112,7 @@ export class OutlastClient {
 
   /** Messages in ascending order. For older ones pass the `seq` of the first as `before`. */
   getMessages(id: string, options?: api.MessagePageOptions): Promise<api.MessagePage> {
-    return this.#get(`${pathOf("conversations", id)}/messages`, options);
+    return this.#get(pathOf("conversations", id, "messages"), options);
   }
 
   /** What is left out stays as it is. */
@@ -164,9 +157,10 @@ export class OutlastClient {
 
   /** A conversation to watch. The same one for the same id, so that all who watch it share one connection. */
   conversation(id: string): Conversation {
-    const known = this.#conversations.get(id);
-    const store = known ?? new Conversation(this, this.#shared, id, this.#adopt);
-    this.#adopt(id, store);
+    const store = this.#conversations.get(id) ?? new Conversation(this, this.#shared, id, this.#adopt);
+    // To the end of those that are kept. None is let go of here: React asks first, and watches later.
+    this.#conversations.delete(id);
+    this.#conversations.set(id, store);
     return store;
   }
 
@@ -180,13 +174,13 @@ export class OutlastClient {
     return this.#shared.positions.last;
   }
 
-  /** Moves it to the end of those that are kept, and lets go of the one that was not used for longest. */
+  /** Keeps one that was given its id, or came to rest, and lets go of those that were not used for longest. */
   readonly #adopt = (id: string, store: Conversation): void => {
-    this.#conversations.delete(id);
     this.#conversations.set(id, store);
-    const idle = [...this.#conversations].filter(([, other]) => other !== store && !other.isWatched);
-    for (const [old] of idle.slice(0, Math.max(0, idle.length - KEPT_CONVERSATIONS)))
-      this.#conversations.delete(old);
+    const idle = [...this.#conversations].filter(
+      ([, other]) => !other.isWatched && other.snapshot().pending.length === 0,
+    );
+    for (const [old] of idle.slice(0, -KEPT_CONVERSATIONS)) this.#conversations.delete(old);
   };
 
   #seen(document: ConversationDocument): ConversationDocument {
@@ -202,24 +196,39 @@ export class OutlastClient {
   }
 
   #post<Answer>(path: string, body: object, signal: AbortSignal | undefined): Promise<Answer> {
-    return this.#shared.http.request("POST", path, { body, signal, doneBefore });
+    return this.#shared.http.request("POST", path, {
+      body,
+      signal,
+      doneBefore: (error) => doneBefore(error, body),
+    });
   }
 
-  async #begin(path: string, body: object, signal: AbortSignal | undefined): Promise<api.StartedGeneration> {
-    const started = await this.#post<api.StartedGeneration>(path, body, signal);
+  #make<Answer>(path: string, body: Named, signal: AbortSignal | undefined): Promise<Answer> {
+    // Made up once, so that a second try is known to be the same request.
+    return this.#post(path, { ...body, requestId: body.requestId ?? randomId() }, signal);
+  }
+
+  async #begin(path: string, body: Named, signal: AbortSignal | undefined): Promise<api.StartedGeneration> {
+    const started = await this.#make<api.StartedGeneration>(path, body, signal);
     this.#shared.news.tell({ type: "changed", conversationId: started.conversationId });
     return started;
   }
 
   async #command(id: string, verb: string, { signal }: api.CallOptions = {}): Promise<api.Outcome> {
-    const outcome = await this.#post<api.Outcome>(`${pathOf("generations", id)}/${verb}`, {}, signal);
+    const outcome = await this.#post<api.Outcome>(pathOf("generations", id, verb), {}, signal);
     this.#shared.news.tell({ type: "changed", conversationId: null });
     return outcome;
   }
 }
 
+interface Named {
+  readonly requestId?: string | undefined;
+}
+
 /** The try whose answer was lost may have done it: then the refusal of the next one is the answer. */
-function doneBefore({ code, problem }: OutlastError): api.Outcome | undefined {
-  if (code !== "already_ended" && code !== "not_interrupted") return undefined;
-  return { success: false, status: (problem["statusWas"] ?? problem["statusIs"]) as GenerationStatus };
+function doneBefore({ code, problem }: OutlastError, body: object): api.Outcome | undefined {
+  const isOurs = code === "already_decided" && problem["decision"] === (body as api.Approval).decision;
+  if (!isOurs && code !== "already_ended" && code !== "not_interrupted") return undefined;
+  const status = problem["statusWas"] ?? problem["statusIs"] ?? "running";
+  return { success: isOurs, status: status as GenerationStatus };
 }

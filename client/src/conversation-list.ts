@@ -44,12 +44,17 @@ export class ConversationList extends Store<ConversationListSnapshot> {
   readonly #shared: Shared;
   #conversations: readonly ConversationDocument[] = [];
   #cursor: string | null = null;
+  /** When the oldest was made of those that were read without a gap: the cursor goes on from there. */
+  #reach: string | null = null;
+  /** What a read that was under way may still bring. Ids are not used again, and nobody deletes very many. */
+  readonly #deleted = new Set<string>();
   #isLoading = true;
   #error: OutlastError | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #pollMs = POLL_MS;
   #stop: (() => void) | null = null;
   #reading: Promise<void> | null = null;
+  #next: Promise<void> | null = null;
 
   /** See `conversationList`. */
   constructor(client: OutlastClient) {
@@ -59,9 +64,11 @@ export class ConversationList extends Store<ConversationListSnapshot> {
     this.initialSnapshot();
   }
 
-  /** Reads the newest again. */
+  /** Reads the newest again. What was being read already may be older than this: then once more after it. */
   refresh(): Promise<void> {
-    this.#reading ??= this.#read().finally(() => {
+    if (this.#reading !== null) return (this.#next ??= this.#reading.then(() => this.refresh()));
+    this.#next = null;
+    this.#reading = this.#read().finally(() => {
       this.#reading = null;
       this.#pollLater();
     });
@@ -75,9 +82,9 @@ export class ConversationList extends Store<ConversationListSnapshot> {
     await this.#attempt(async () => {
       const page = await this.#client.listConversations({ cursor, limit: PAGE });
       if (this.#cursor !== cursor) return;
-      const known = new Set(this.#conversations.map(({ id }) => id));
-      this.#conversations = [...this.#conversations, ...page.data.filter(({ id }) => !known.has(id))];
+      this.#conversations = this.#sorted(page.data, this.#conversations);
       this.#cursor = page.nextCursor;
+      this.#reach = page.data.at(-1)?.createdAt ?? this.#reach;
     });
   }
 
@@ -112,18 +119,37 @@ export class ConversationList extends Store<ConversationListSnapshot> {
 
   async #read(): Promise<void> {
     await this.#attempt(async () => {
-      // As many as there are, so that those of later pages stay.
+      // As many as there are, if that can be had at once, so that all of them are fresh.
       const limit = Math.min(MOST, Math.max(PAGE, this.#conversations.length));
       const page = await this.#client.listConversations({ limit });
-      const conversations = page.data.map((conversation) => this.#newer(conversation));
+      const last = page.nextCursor === null ? "" : (page.data.at(-1)?.createdAt ?? "");
+      // Older ones are not in the page and stay. Of the others, those that are not in it are gone.
+      const conversations = this.#sorted(
+        page.data,
+        this.#conversations.filter(({ createdAt }) => createdAt < last),
+      );
       const isSame = (one: ConversationDocument, place: number): boolean =>
         one === this.#conversations[place];
       this.#pollMs = conversations.every(isSame) ? Math.min(POLL_CAP_MS, this.#pollMs * 2) : POLL_MS;
       this.#conversations = conversations;
+      if (this.#reach !== null && this.#reach < last) return;
       this.#cursor = page.nextCursor;
+      this.#reach = last;
     });
     this.#isLoading = false;
     this.changed();
+  }
+
+  /** What was read and what is known beside it, each once, newest first. */
+  #sorted(
+    read: readonly ConversationDocument[],
+    known: readonly ConversationDocument[],
+  ): readonly ConversationDocument[] {
+    const fresh = read.map((conversation) => this.#newer(conversation));
+    const ids = new Set(fresh.map(({ id }) => id));
+    return [...fresh, ...known.filter(({ id }) => !ids.has(id))]
+      .filter(({ id }) => !this.#deleted.has(id))
+      .sort((a, b) => (a.createdAt === b.createdAt ? 0 : a.createdAt < b.createdAt ? 1 : -1));
   }
 
   /** Of two accounts of a conversation the one that has seen more of its log. */
@@ -150,7 +176,8 @@ export class ConversationList extends Store<ConversationListSnapshot> {
         this.#refreshSoon();
         break;
       case "deleted":
-        this.#conversations = this.#conversations.filter(({ id }) => id !== news.conversationId);
+        this.#deleted.add(news.conversationId);
+        this.#conversations = this.#sorted([], this.#conversations);
         this.changed();
         break;
       case "seen":
@@ -160,12 +187,8 @@ export class ConversationList extends Store<ConversationListSnapshot> {
   }
 
   #merge(conversation: ConversationDocument): void {
-    const newer = this.#newer(conversation);
-    if (this.#conversations.includes(newer)) return;
-    const isKnown = this.#conversations.some(({ id }) => id === newer.id);
-    this.#conversations = isKnown
-      ? this.#conversations.map((known) => (known.id === newer.id ? newer : known))
-      : [...this.#conversations, newer].sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
+    if (this.#conversations.includes(this.#newer(conversation))) return;
+    this.#conversations = this.#sorted([conversation], this.#conversations);
     this.changed();
     this.#pollLater();
   }

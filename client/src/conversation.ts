@@ -36,7 +36,7 @@ export interface ConversationSnapshot {
   readonly isGenerating: boolean;
   readonly lastEnd: GenerationEnd | null;
   readonly isLoadingOlder: boolean;
-  /** Why the last thing that was tried here failed. The next try clears it. */
+  /** Why the last thing that was tried here failed. The next try clears it; a message takes it along. */
   readonly error: OutlastError | null;
 }
 
@@ -95,19 +95,20 @@ export class Conversation extends Store<ConversationSnapshot> {
 
   /** Stops what is under way, or the generation that is named. Also one that is only being sent. */
   async cancel(generationId?: string): Promise<api.Outcome> {
-    const running = generationId ?? this.#view?.activeRun?.generationId;
-    const id = running ?? (await this.#outbox.newest?.catch(() => null))?.generationId;
-    return this.#act(id, (id) => this.#client.cancelGeneration(id));
+    const known = (): string | null | undefined =>
+      generationId ?? this.#running ?? this.#pending.at(-1)?.generationId;
+    if (!known()) await this.#outbox.newest?.catch(() => {});
+    return this.#act(known(), (id) => this.#client.cancelGeneration(id));
   }
 
   /** Lets an interrupted generation go on. */
   resume(): Promise<api.Outcome> {
-    return this.#act(this.#view?.activeRun?.generationId, (id) => this.#client.resumeGeneration(id));
+    return this.#act(this.#running, (id) => this.#client.resumeGeneration(id));
   }
 
   /** Ends an interrupted generation as it stands. */
   dismiss(): Promise<api.Outcome> {
-    return this.#act(this.#view?.activeRun?.generationId, (id) => this.#client.dismissGeneration(id));
+    return this.#act(this.#running, (id) => this.#client.dismissGeneration(id));
   }
 
   /** Answers the last message again after a failure or a cancel: from the start, or from where it broke. */
@@ -117,12 +118,9 @@ export class Conversation extends Store<ConversationSnapshot> {
     return this.#act(last, (id) => this.#client.retryGeneration(id, { mode, requestId }));
   }
 
-  /** Decides about the tool call that waits. */
-  submitApproval(approval: api.Approval): Promise<api.Outcome> {
-    const run = this.#view?.activeRun;
-    return this.#act(run?.pendingApprovals?.[0]?.toolUseId, (toolUseId) =>
-      this.#client.submitApproval(run?.generationId ?? "", toolUseId, approval),
-    );
+  /** Decides about a tool call that waits: the one that was shown, though another may be the first by now. */
+  submitApproval(toolUseId: string, approval: api.Approval): Promise<api.Outcome> {
+    return this.#act(this.#running, (id) => this.#client.submitApproval(id, toolUseId, approval));
   }
 
   rename(title: string): Promise<unknown> {
@@ -167,7 +165,7 @@ export class Conversation extends Store<ConversationSnapshot> {
 
   protected render(): ConversationSnapshot {
     const view = this.#view;
-    const pending = this.#outbox.beside(view);
+    const pending = this.#pending;
     const run = view?.activeRun?.status;
     return {
       id: this.#id,
@@ -179,8 +177,16 @@ export class Conversation extends Store<ConversationSnapshot> {
         run === "running" || run === "queued" || pending.some(({ status }) => status !== "failed"),
       lastEnd: view && view.lastEnd,
       isLoadingOlder: this.#isLoadingOlder,
-      error: this.#error,
+      error: this.#error ?? pending.at(-1)?.error ?? null,
     };
+  }
+
+  get #running(): string | undefined {
+    return this.#view?.activeRun?.generationId;
+  }
+
+  get #pending(): readonly PendingMessage[] {
+    return this.#outbox.beside(this.#view);
   }
 
   protected wake(): void {
@@ -200,7 +206,10 @@ export class Conversation extends Store<ConversationSnapshot> {
       isExact: async () => (await this.#client.capabilities()).durability === "commit",
       isBusy: () => this.#view !== null && isUnderWay(this.#view.conversation.generationStatus),
       onEvents: (events) => this.#take(events),
-      onConnection: () => this.changed(),
+      onConnection: (connection) => {
+        if (connection.type === "ended" && connection.error?.status === 404) this.#forget(this.#id);
+        this.changed();
+      },
     });
     this.changed();
   }
@@ -210,6 +219,7 @@ export class Conversation extends Store<ConversationSnapshot> {
     this.#follower = null;
     this.#unwatch();
     this.#shared.positions.flush();
+    if (this.#id !== null) this.#named(this.#id, this);
     this.changed();
   }
 
@@ -236,26 +246,30 @@ export class Conversation extends Store<ConversationSnapshot> {
   }
 
   #hear(news: News): void {
-    if (news.type === "seen" || news.conversationId !== this.#id) return;
+    if (news.type === "seen") return;
+    if (news.type === "deleted") this.#forget(news.conversationId);
+    if (news.conversationId !== this.#id) return;
     if (news.type === "changed") this.#follower?.wake();
     // The server says that it is gone, and the connection ends with that.
     else this.#follower?.restart();
   }
 
+  /** What is gone is no place to come back to. */
+  #forget(id: string | null): void {
+    this.#shared.positions.forget(id);
+  }
+
   #deliver(message: PendingMessage): Promise<api.StartedGeneration> {
     const { content, requestId, options } = message;
-    return this.#try(async () => {
-      const started = await this.#outbox.deliver(message, this.#id === null, () =>
-        this.#client.startGeneration({
-          ...options,
-          conversationId: this.#id ?? undefined,
-          content,
-          requestId,
-        }),
-      );
-      this.#exists(started.conversationId);
-      return started;
-    });
+    return this.#try(() =>
+      this.#outbox.deliver(message, async () => {
+        const conversationId = this.#id ?? undefined;
+        const start = { ...options, conversationId, content, requestId };
+        const started = await this.#client.startGeneration(start);
+        this.#exists(started.conversationId);
+        return started;
+      }),
+    );
   }
 
   /** The first message has made it. */
@@ -267,9 +281,15 @@ export class Conversation extends Store<ConversationSnapshot> {
   }
 
   #act<Answer>(id: string | null | undefined, action: (id: string) => Promise<Answer>): Promise<Answer> {
-    return this.#try(() => {
-      if (typeof id === "string") return action(id);
-      throw nothingThere();
+    return this.#try(async () => {
+      try {
+        if (typeof id === "string") return await action(id);
+        throw nothingThere();
+      } catch (error) {
+        // What somebody gave up is no error to show.
+        if (error instanceof OutlastError) this.#error = error;
+        throw error;
+      }
     });
   }
 
@@ -279,10 +299,6 @@ export class Conversation extends Store<ConversationSnapshot> {
     this.publish();
     try {
       return await action();
-    } catch (error) {
-      // What somebody gave up is no error to show.
-      if (error instanceof OutlastError) this.#error = error;
-      throw error;
     } finally {
       this.publish();
     }

@@ -33,17 +33,23 @@ export function eitherTransport(first: Transport, second: Transport): Transport 
         close = bySecond(failed + 1);
       };
       const timer = setTimeout(giveUp, SOCKET_LIMIT_MS);
-      let close = first.open(target, {
-        ...sink,
-        opened() {
-          isOpen = true;
-          failed = 0;
-          clearTimeout(timer);
-          sink.opened();
-        },
-        // Once it has been open, what ends it says nothing about the way.
-        closed: (why) => (isOpen ? sink.closed(why) : giveUp()),
-      });
+      let close: () => void = () => {};
+      try {
+        close = first.open(target, {
+          ...sink,
+          opened() {
+            isOpen = true;
+            failed = 0;
+            clearTimeout(timer);
+            sink.opened();
+          },
+          // Once it has been open, what ends it says nothing about the way.
+          closed: (why) => (isOpen ? sink.closed(why) : giveUp()),
+        });
+      } catch {
+        // Pages may be forbidden to make one at all.
+        giveUp();
+      }
       return () => {
         clearTimeout(timer);
         close();

@@ -45,6 +45,8 @@ export type ChatEvent =
         readonly prompt?: unknown;
         /** The id that the answer's first message will have. */
         readonly answerId?: string;
+        /** Whether a worker makes the answer. */
+        readonly producer?: "external";
       }
     >
   | Envelope<"chat.started", { readonly model: string; readonly attempt: number }>
@@ -108,7 +110,7 @@ export type SnapshotEvent = Envelope<"snapshot", View>;
 export type OutlastEvent = ChatEvent | ToolEvent | SnapshotEvent;
 
 export function isEnd(event: OutlastEvent): event is EndEvent {
-  return event.type === "chat.done" || event.type === "chat.error" || event.type === "chat.cancelled";
+  return /^chat\.(done|error|cancelled)$/.test(event.type);
 }
 
 /**

@@ -67,8 +67,9 @@ export class Follower {
   }
 
   #say(input: Input): void {
-    const keep = this.#options.isBusy() && !this.#options.transport.scarce;
-    this.#obey(step(this.#machine, input, { chance: Math.random(), keep }));
+    const { isBusy, transport, isDense } = this.#options;
+    const keep = isBusy() && !transport.scarce;
+    this.#obey(step(this.#machine, input, { chance: Math.random(), keep, final: !isDense }));
   }
 
   #obey({ machine, effects }: Step): void {
@@ -85,6 +86,7 @@ export class Follower {
         break;
       case "disconnect":
         this.#close();
+        this.#timers.forEach((timer) => clearTimeout(timer));
         break;
       case "forget":
         this.#position = null;
@@ -93,11 +95,8 @@ export class Follower {
         clearTimeout(this.#timers.get(effect.timer));
         this.#timers.set(
           effect.timer,
-          setTimeout(() => this.#say({ type: "timer", timer: effect.timer }), effect.delayMs),
+          setTimeout(() => this.#say({ type: effect.timer }), effect.delayMs),
         );
-        break;
-      case "clear":
-        this.#timers.forEach((timer) => clearTimeout(timer));
         break;
     }
   }

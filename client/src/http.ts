@@ -1,5 +1,6 @@
 /** Requests and their answers: headers, time limits, trying again. */
 
+import type { Environment } from "./environment.js";
 import { readObject } from "./json.js";
 import { networkError, OutlastError, refusal } from "./problem.js";
 
@@ -17,6 +18,7 @@ export interface HttpOptions {
   readonly fetch: typeof fetch;
   /** Asked before every request, so that a token may change. */
   readonly headers: () => Promise<Record<string, string>>;
+  readonly environment: Environment;
 }
 
 export interface RequestOptions {
@@ -30,9 +32,9 @@ export interface RequestOptions {
   readonly doneBefore?: (error: OutlastError) => unknown;
 }
 
-/** Where something is, by its id. */
-export function pathOf(kind: "conversations" | "generations", id: string): string {
-  return `/v1/${kind}/${encodeURIComponent(id)}`;
+/** Where something is, by its id, and what belongs to it. */
+export function pathOf(kind: "conversations" | "generations", ...rest: readonly string[]): string {
+  return `/v1/${kind}/${rest.map(encodeURIComponent).join("/")}`;
 }
 
 export class Http {
@@ -70,31 +72,42 @@ export class Http {
 
   /** Sends, and sends again while there is no answer or the server asks for patience. Answers with the JSON. */
   async request<Answer>(method: string, path: string, options: RequestOptions = {}): Promise<Answer> {
-    for (let tries = 1; ; tries += 1) {
+    for (let tries = 0, isAgain = false; ; isAgain = true) {
+      const limit = AbortSignal.timeout(REQUEST_LIMIT_MS);
+      const signal = AbortSignal.any([limit, options.signal ?? limit]);
       try {
-        return await this.#tryOnce<Answer>(method, path, options);
-      } catch (error) {
+        const response = await this.send(method, path, { ...options, signal }, "application/json");
+        return (response.status === 204 ? undefined : await readAnswer(response)) as Answer;
+      } catch (caught) {
+        options.signal?.throwIfAborted();
+        const error = limit.aborted ? unanswered() : caught;
         if (!(error instanceof OutlastError)) throw error;
-        const instead = tries > 1 ? options.doneBefore?.(error) : undefined;
+        const instead = isAgain ? options.doneBefore?.(error) : undefined;
         if (instead !== undefined) return instead as Answer;
+        // Where there is no network, a try that failed says nothing. Loopback needs none, so it is tried.
+        if (this.#options.environment.isOnline() || error.status > 0) tries += 1;
         if (tries === MAX_TRIES || !mayPass(error)) throw error;
-        await delay(waitAfter(tries, error), options.signal);
+        await this.#rest(error, tries, options.signal);
       }
     }
   }
 
-  async #tryOnce<Answer>(method: string, path: string, options: RequestOptions): Promise<Answer> {
-    const limit = AbortSignal.timeout(REQUEST_LIMIT_MS);
-    const signal = options.signal === undefined ? limit : AbortSignal.any([options.signal, limit]);
-    try {
-      const response = await this.send(method, path, { ...options, signal }, "application/json");
-      return (response.status === 204 ? undefined : await readAnswer(response)) as Answer;
-    } catch (error) {
-      options.signal?.throwIfAborted();
-      if (!limit.aborted) throw error;
-      throw new OutlastError({ status: 0, code: "timeout", detail: "the server does not answer" });
-    }
+  /** Waits, but after a loss not longer than until somebody looks or the network is back. */
+  #rest(error: OutlastError, tries: number, signal: AbortSignal | undefined): Promise<void> {
+    return new Promise((resolve) => {
+      const go = (): void => (unwatch(), resolve());
+      const unwatch = this.#options.environment.watch((what) => {
+        if (error.status === 0 && (what === "online" || what === "visible")) go();
+      });
+      setTimeout(go, waitAfter(error, tries));
+      // The next try finds that it was given up.
+      signal?.addEventListener("abort", go);
+    });
   }
+}
+
+function unanswered(): OutlastError {
+  return new OutlastError({ status: 0, code: "timeout", detail: "the server does not answer" });
 }
 
 async function readAnswer(response: Response): Promise<unknown> {
@@ -112,14 +125,8 @@ function mayPass({ status }: OutlastError): boolean {
   return [0, 502, 503, 504].includes(status);
 }
 
-function waitAfter(tries: number, error: OutlastError): number {
-  const backoff = Math.random() * TRY_AGAIN_BASE_MS * 2 ** tries;
-  return Math.min(TRY_AGAIN_CAP_MS, Math.max(backoff, error.retryAfterMs ?? 0));
-}
-
-function delay(ms: number, signal: AbortSignal | undefined): Promise<void> {
-  return new Promise((resolve, reject) => {
-    setTimeout(resolve, ms);
-    signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
-  });
+/** Half of it is left to chance, so that many do not come back together; the other half is waited for. */
+function waitAfter({ retryAfterMs }: OutlastError, tries: number): number {
+  const backoff = TRY_AGAIN_BASE_MS * 2 ** (tries || MAX_TRIES) * (0.5 + Math.random() / 2);
+  return Math.min(TRY_AGAIN_CAP_MS, Math.max(backoff, retryAfterMs ?? 0));
 }

@@ -3,6 +3,7 @@
  * carries out the effects and reports what comes of them.
  */
 
+import { networkError } from "./problem.js";
 import type { OutlastError } from "./problem.js";
 
 /** The server speaks every 15 s. A stream that has been silent for this long is dead. */
@@ -51,8 +52,6 @@ export interface Machine {
   readonly connection: Connection;
   /** Tries that failed since the last healthy connection. */
   readonly failures: number;
-  /** Streams in a row that did not go on where the last one ended. */
-  readonly gaps: number;
   readonly online: boolean;
   readonly visible: boolean;
   /** The newest connection. What older ones still report is stale. */
@@ -75,7 +74,8 @@ export type Input =
   | { readonly type: "opened"; readonly number: number }
   | { readonly type: "heard"; readonly number: number; readonly what: Heard }
   | { readonly type: "closed"; readonly number: number; readonly why: Why }
-  | { readonly type: "timer"; readonly timer: Timer }
+  /** A timer rings under its own name. */
+  | { readonly type: Timer }
   | { readonly type: "online" }
   | { readonly type: "offline" }
   /** Somebody looks: visible again, or back from the page cache. */
@@ -89,19 +89,20 @@ export type Input =
 
 export type Effect =
   | { readonly type: "connect"; readonly number: number }
+  /** There may be none. No timer that was set before rings any more. */
   | { readonly type: "disconnect" }
   /** The position is of no use: begin with a snapshot. */
   | { readonly type: "forget" }
-  /** Rings once, in place of what was set under this name before. One that rings too late is not heeded. */
-  | { readonly type: "set"; readonly timer: Timer; readonly delayMs: number }
-  /** No timer rings any more. */
-  | { readonly type: "clear" };
+  /** Rings once, in place of what was set under this name before. */
+  | { readonly type: "set"; readonly timer: Timer; readonly delayMs: number };
 
 export interface Surroundings {
   /** From 0 up to, but not including, 1. */
   readonly chance: number;
   /** Whether a hidden page keeps its stream: something is under way, and connections are not scarce. */
   readonly keep: boolean;
+  /** Whether what was handed out cannot be taken back, so that there is no beginning anew. */
+  readonly final: boolean;
 }
 
 export interface Step {
@@ -111,32 +112,42 @@ export interface Step {
 
 /** The first step: connect, whatever the device says about its network. Loopback needs none. */
 export function begin(around: { readonly online: boolean; readonly visible: boolean }): Step {
-  return connect({ connection: { type: "idle" }, failures: 0, gaps: 0, number: 0, ...around });
+  return connect({ connection: { type: "idle" }, failures: 0, number: 0, ...around });
 }
 
 export function step(machine: Machine, input: Input, around: Surroundings): Step {
   if (machine.connection.type === "ended" && input.type !== "restart") return stay(machine);
+  if ("number" in input && !isCurrent(machine, input.number)) return stay(machine);
   switch (input.type) {
     case "opened":
-      return isCurrent(machine, input.number) ? opened(machine) : stay(machine);
+      return opened(machine);
     case "heard":
-      return isCurrent(machine, input.number) ? heard(machine, input.what) : stay(machine);
+      return heard(machine, input.what);
     case "closed":
-      return isCurrent(machine, input.number) ? closed(machine, input.why, around) : stay(machine);
-    case "timer":
-      return rang(machine, input.timer, around);
+      return closed(machine, input.why, around);
+    case "retry":
+      return connect(machine);
+    case "silence":
+      return wait(machine, around, SILENT);
+    case "settle":
+      return caughtUp(machine);
+    case "healthy":
+      return stay({ ...machine, failures: 0 });
+    case "release":
+      return release(machine, around);
     case "online":
       return cameOnline(machine);
     case "offline":
-      return wentOffline(machine);
+      // A connection that works is kept, whatever the device says; the next one that fails is offline.
+      return stay({ ...machine, online: false });
     case "visible":
       return becameVisible({ ...machine, visible: true }, input.silentMs);
     case "hidden":
       return stay({ ...machine, visible: false }, [set("release", HIDDEN_GRACE_MS)]);
     case "wake":
-      return isConnected(machine) || isReleased(machine) ? stay(machine) : connect(machine);
+      return isConnected(machine) || isPatient(machine) ? stay(machine) : connect(machine);
     case "restart":
-      return connect({ ...machine, failures: 0, gaps: 0 });
+      return connect({ ...machine, failures: 0 });
     case "stop":
       return end(machine, null);
   }
@@ -167,22 +178,18 @@ export function isCurrent(machine: Machine, number: number): boolean {
   return number === machine.number && isConnected(machine);
 }
 
-function isReleased({ connection }: Machine): boolean {
-  return connection.type === "waiting" && connection.because === "hidden";
+/** Whether it waits for a reason that no news changes: the server asked for it, or nobody looks. */
+function isPatient({ connection, visible }: Machine): boolean {
+  if (connection.type !== "waiting" || connection.because === "lost") return false;
+  return connection.because === "refused" || !visible;
 }
 
-/** Ends the connection there is, so that there are never two. */
-function hangUp(machine: Machine): readonly Effect[] {
-  return isConnected(machine) ? [{ type: "disconnect" }] : [];
-}
+/** Before each change of the connection, so that there are never two, and nothing rings for one that is gone. */
+const HANG_UP: Effect = { type: "disconnect" };
 
 function connect(machine: Machine): Step {
   const number = machine.number + 1;
-  const effects = [
-    ...hangUp(machine),
-    set("silence", CONNECT_LIMIT_MS),
-    { type: "connect", number } as const,
-  ];
+  const effects = [HANG_UP, set("silence", CONNECT_LIMIT_MS), { type: "connect", number } as const];
   return become({ ...machine, number }, { type: "connecting" }, effects);
 }
 
@@ -198,7 +205,7 @@ function opened(machine: Machine): Step {
 function heard(machine: Machine, what: Heard): Step {
   const alive = [set("silence", SILENCE_LIMIT_MS)];
   // The log grew here, so that even a network that cuts every connection short leads to its end.
-  if (what === "events") return stay({ ...machine, failures: 0, gaps: 0 }, alive);
+  if (what === "events") return stay({ ...machine, failures: 0 }, alive);
   return what === "snapshot" ? caughtUp(machine, alive) : stay(machine, alive);
 }
 
@@ -212,14 +219,11 @@ function closed(machine: Machine, why: Why, around: Surroundings): Step {
     case "lost":
       return wait(machine, around, { reason: why.detail });
     case "gap":
-      // Once may be the stream's fault. Twice in a row is the position's.
-      return wait({ ...machine, gaps: machine.gaps + 1 }, around, {
-        reason: why.detail,
-        forget: machine.gaps > 0,
-      });
+      if (around.final) return end(machine, networkError(why.detail));
+      return wait(machine, around, { reason: why.detail, forget: true });
     case "refused": {
       const { status, code, detail: reason, retryAfterMs } = why.error;
-      const forget = code === "cursor_ahead";
+      const forget = code === "cursor_ahead" && !around.final;
       if (!forget && isPermanent(status)) return end(machine, why.error);
       return wait(machine, around, { because: "refused", reason, forget, atLeastMs: retryAfterMs ?? 0 });
     }
@@ -240,35 +244,21 @@ interface Wait {
   readonly atLeastMs?: number;
 }
 
+const SILENT: Wait = { reason: "the server does not answer" };
+
 /** Full jitter: a thousand clients that lost the same server must not come back in the same moment. */
 function wait(machine: Machine, { chance }: Surroundings, why: Wait): Step {
   const { because = "lost", reason, forget, atLeastMs = 0 } = why;
   const most = Math.min(RETRY_CAP_MS, RETRY_BASE_MS * 2 ** machine.failures);
   const delayMs = Math.round(Math.min(atLeastMs, RETRY_AFTER_CAP_MS) + chance * most);
-  const connection: Connection = machine.online
-    ? { type: "waiting", because, reason, delayMs }
-    : { type: "offline", reason, delayMs };
-  const effects = [...hangUp(machine), set("retry", delayMs)];
+  // What refuses can be reached, whatever the device says.
+  const connection: Connection =
+    machine.online || because === "refused"
+      ? { type: "waiting", because, reason, delayMs }
+      : { type: "offline", reason, delayMs };
+  const effects = [HANG_UP, set("retry", delayMs)];
   if (forget) effects.push({ type: "forget" });
   return become({ ...machine, failures: machine.failures + 1 }, connection, effects);
-}
-
-function rang(machine: Machine, timer: Timer, around: Surroundings): Step {
-  switch (timer) {
-    case "retry":
-      return isConnected(machine) ? stay(machine) : connect(machine);
-    case "silence":
-      if (!isConnected(machine)) return stay(machine);
-      return wait(machine, around, {
-        reason: isOpen(machine) ? "the connection went silent" : "the server does not answer",
-      });
-    case "settle":
-      return caughtUp(machine);
-    case "healthy":
-      return isOpen(machine) ? stay({ ...machine, failures: 0, gaps: 0 }) : stay(machine);
-    case "release":
-      return release(machine, around);
-  }
 }
 
 /** A hidden page gives its connection back, so that many tabs do not starve the one that is looked at. */
@@ -281,30 +271,22 @@ function release(machine: Machine, around: Surroundings): Step {
     reason: "the page is hidden",
     delayMs: PEEK_MS,
   } as const;
-  return become(machine, connection, [...hangUp(machine), set("retry", PEEK_MS)]);
+  return become(machine, connection, [HANG_UP, set("retry", PEEK_MS)]);
 }
 
 function cameOnline(machine: Machine): Step {
   const next = { ...machine, online: true };
   // A connection from before the network was lost leads nowhere, and would say so only much later.
-  const isFine = isConnected(machine) ? machine.online : isReleased(machine);
+  const isFine = isConnected(machine) ? machine.online : isPatient(machine);
   return isFine ? stay(next) : connect(next);
-}
-
-/** A connection that works is kept, whatever the device says; only the reason for waiting changes. */
-function wentOffline(machine: Machine): Step {
-  const { connection } = machine;
-  const next = { ...machine, online: false };
-  if (connection.type !== "waiting" || connection.because === "hidden") return stay(next);
-  return become(next, { type: "offline", reason: "the device is offline", delayMs: connection.delayMs });
 }
 
 function becameVisible(machine: Machine, silentMs: number): Step {
   // The device may have slept: whether an open connection still lives would show only much later.
-  const isFine = isOpen(machine) ? silentMs < SUSPECT_MS : isConnected(machine);
+  const isFine = isOpen(machine) ? silentMs < SUSPECT_MS : isConnected(machine) || isPatient(machine);
   return isFine ? stay(machine) : connect(machine);
 }
 
 function end(machine: Machine, error: OutlastError | null): Step {
-  return become(machine, { type: "ended", error }, [...hangUp(machine), { type: "clear" }]);
+  return become(machine, { type: "ended", error }, [HANG_UP]);
 }

@@ -18,7 +18,7 @@ export interface ChannelLike {
 export class NewsDesk {
   readonly #listeners = new Set<(news: News) => void>();
   readonly #makeChannel: () => ChannelLike | null;
-  #channel: ChannelLike | null | undefined;
+  #channel: ChannelLike | null = null;
 
   constructor(makeChannel: () => ChannelLike | null) {
     this.#makeChannel = makeChannel;
@@ -38,11 +38,9 @@ export class NewsDesk {
 
   /** Opened when it is first needed, so that making a client on a server has no effect. */
   #open(): ChannelLike | null {
-    if (this.#channel === undefined) {
-      this.#channel = this.#makeChannel();
-      if (this.#channel !== null) this.#channel.onmessage = ({ data }) => this.#deliver(data as News);
-    }
-    return this.#channel;
+    const channel = (this.#channel ??= this.#makeChannel());
+    if (channel !== null) channel.onmessage = ({ data }) => this.#deliver(data as News);
+    return channel;
   }
 
   #deliver(news: News): void {

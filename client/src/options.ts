@@ -6,7 +6,7 @@ import type { Environment } from "./environment.js";
 import { Http } from "./http.js";
 import { NewsDesk, tabChannel } from "./news.js";
 import type { ChannelLike } from "./news.js";
-import { pageStorage, Positions } from "./positions.js";
+import { Positions } from "./positions.js";
 import type { StorageLike } from "./positions.js";
 import { sseTransport } from "./sse-transport.js";
 import { oncePerFrame } from "./store.js";
@@ -59,17 +59,17 @@ export function share(options: ClientOptions): Shared {
   );
   // Bound late and called bare: browsers refuse a `fetch` that is called as somebody's method.
   const send: typeof fetch = options.fetch ?? ((input, init) => fetch(input, init));
-  const http = new Http({ baseUrl, fetch: send, headers: () => headersOf(options) });
+  const { environment = surroundings } = options;
+  const http = new Http({ baseUrl, fetch: send, headers: () => headersOf(options), environment });
   const sse = sseTransport(http);
-  const storage = options.storage === undefined ? pageStorage() : options.storage;
   return {
     http,
     sse,
     transport: chooseTransport(options, http, sse),
-    environment: options.environment ?? surroundings,
+    environment,
     schedule: options.schedule ?? oncePerFrame,
     news: new NewsDesk(options.channel ?? tabChannel(baseUrl)),
-    positions: new Positions(storage, baseUrl),
+    positions: new Positions(options.storage, baseUrl),
   };
 }
 
@@ -82,7 +82,7 @@ function chooseTransport(options: ClientOptions, http: Http, sse: Transport): Tr
   const { transport = "auto", token, headers } = options;
   if (typeof transport === "object") return transport;
   const WebSocket = options.WebSocket ?? (globalThis.WebSocket as SocketClass | undefined);
-  const needsFetch = token !== undefined || headers !== undefined || options.fetch !== undefined;
+  const needsFetch = (token ?? headers ?? options.fetch) !== undefined;
   if (WebSocket === undefined || transport === "sse" || (transport === "auto" && needsFetch)) return sse;
   return eitherTransport(webSocketTransport({ url: (path) => http.url(path), WebSocket }), sse);
 }

@@ -23,7 +23,16 @@ export class Outbox {
 
   add(content: Content, options: SendOptions, sentAfter: number): PendingMessage {
     const createdAt = new Date().toISOString();
-    const message = { requestId: randomId(), content, options, createdAt, sentAfter, messageId: null };
+    const { requestId = randomId() } = options;
+    const message = {
+      requestId,
+      content,
+      options,
+      createdAt,
+      sentAfter,
+      messageId: null,
+      generationId: null,
+    };
     return this.#put({ ...message, status: "sending", error: null });
   }
 
@@ -47,19 +56,17 @@ export class Outbox {
     );
   }
 
-  /** Sends it by `start`. `isFirst` says that it makes the conversation: one that follows must not make another. */
+  /** Sends it by `start`, after those before it: they must not change places, nor make two conversations. */
   async deliver(
-    message: PendingMessage,
-    isFirst: boolean,
+    { requestId }: PendingMessage,
     start: () => Promise<StartedGeneration>,
   ): Promise<StartedGeneration> {
-    const before = isFirst ? this.newest?.catch(() => {}) : null;
-    const sending = (before ?? Promise.resolve()).then(start);
+    const sending = this.newest === null ? start() : this.newest.then(start, start);
     this.newest = sending;
-    const { requestId } = message;
     try {
       const started = await sending;
-      this.#change(requestId, { status: "sent", messageId: started.messageId });
+      const { messageId, generationId } = started;
+      this.#change(requestId, { status: "sent", messageId, generationId });
       return started;
     } catch (error) {
       const arrived = this.#arrived.get(requestId);

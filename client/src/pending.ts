@@ -13,6 +13,8 @@ export interface SendOptions {
   readonly whenBusy?: WhenBusy | undefined;
   readonly system?: string | undefined;
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
+  /** Names the request, if it was begun before: by a page that was left before it was answered. */
+  readonly requestId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -26,6 +28,8 @@ export interface PendingMessage {
   readonly error: OutlastError | null;
   /** The durable message, once the server has named it. */
   readonly messageId: string | null;
+  /** What answers it, known from the same moment on. */
+  readonly generationId: string | null;
   readonly createdAt: string;
   /** Where the view stood when it was sent. */
   readonly sentAfter: number;
@@ -39,8 +43,7 @@ export function contentText(content: Content): string {
 /** Whether a message is certainly in the view, under an id of its own, and so must not be shown beside it. */
 export function isIn(view: View, { requestId, messageId }: PendingMessage): boolean {
   return (
-    view.activeRun?.requestId === requestId ||
-    view.queue.some((run) => run.requestId === requestId) ||
+    [view.activeRun, ...view.queue].some((run) => run?.requestId === requestId) ||
     (messageId !== null && view.messages.some((message) => message.id === messageId))
   );
 }

@@ -14,15 +14,16 @@ export interface Position {
 export type StorageLike = Pick<Storage, "getItem" | "setItem" | "removeItem">;
 
 export class Positions {
-  readonly #storage: StorageLike | null;
   readonly #key: string;
+  #storage: StorageLike | null | undefined;
   last: Position | null = null;
 
-  constructor(storage: StorageLike | null, baseUrl: string) {
-    this.#storage = storage;
+  /** In a page that names no storage it is the page's own. */
+  constructor(storage: StorageLike | null | undefined, baseUrl: string) {
     this.#key = `outlast:position:${baseUrl}`;
     this.#allowed(() => {
-      const value = readObject(storage?.getItem(this.#key) ?? "");
+      this.#storage = storage === undefined && globalThis.document ? localStorage : storage;
+      const value = readObject(this.#storage?.getItem(this.#key) ?? "");
       if (typeof value?.["conversationId"] === "string") this.last = value as unknown as Position;
     });
   }
@@ -36,7 +37,7 @@ export class Positions {
     if (isNew) this.flush();
   }
 
-  forget(conversationId: string): void {
+  forget(conversationId: string | null): void {
     if (this.last?.conversationId !== conversationId) return;
     this.last = null;
     this.#allowed(() => this.#storage?.removeItem(this.#key));
@@ -53,14 +54,5 @@ export class Positions {
     } catch {
       // Nothing depends on it.
     }
-  }
-}
-
-/** The page's own storage, if it has one and may use it. */
-export function pageStorage(): StorageLike | null {
-  try {
-    return typeof document === "undefined" ? null : globalThis.localStorage;
-  } catch {
-    return null;
   }
 }

@@ -49,18 +49,16 @@ export class OutlastError extends Error implements Pick<Problem, "status" | "cod
   readonly status: number;
   readonly code: ProblemCode;
   readonly detail: string;
-  /** The whole document. */
-  readonly problem: Problem;
-  /** How long the server asks to wait before the next try, if it does. */
-  readonly retryAfterMs: number | null;
 
-  constructor(problem: Problem, retryAfterMs: number | null = null, cause?: unknown) {
+  constructor(
+    /** The whole document. */
+    readonly problem: Problem,
+    /** How long the server asks to wait before the next try, if it does. */
+    readonly retryAfterMs: number | null = null,
+    cause?: unknown,
+  ) {
     super(problem.detail, { cause });
-    this.status = problem.status;
-    this.code = problem.code;
-    this.detail = problem.detail;
-    this.problem = problem;
-    this.retryAfterMs = retryAfterMs;
+    ({ status: this.status, code: this.code, detail: this.detail } = problem);
   }
 }
 
@@ -81,8 +79,8 @@ export function nothingThere(): OutlastError {
 export async function refusal(response: Response): Promise<OutlastError> {
   const { status } = response;
   const said = readObject(await response.text().catch(() => "")) ?? {};
-  const code = typeof said["code"] === "string" ? said["code"] : "not_outlast";
-  const detail = typeof said["detail"] === "string" ? said["detail"] : `the server answered ${status}`;
+  const code = String(said["code"] ?? "not_outlast");
+  const detail = String(said["detail"] ?? `the server answered ${status}`);
   return new OutlastError({ ...said, status, code, detail }, retryAfter(response.headers.get("retry-after")));
 }
 

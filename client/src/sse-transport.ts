@@ -3,7 +3,7 @@
 import { parseEvent } from "./event.js";
 import type { OutlastEvent } from "./event.js";
 import type { Http } from "./http.js";
-import { OutlastError } from "./problem.js";
+import { networkError, OutlastError } from "./problem.js";
 import { SseParser } from "./sse.js";
 import type { Sink, Target, Transport } from "./transport.js";
 
@@ -12,54 +12,39 @@ export function sseTransport(http: Http): Transport {
     scarce: true,
     open(target, sink) {
       const abort = new AbortController();
-      void stream(http, target, sink, abort.signal);
+      void stream(http, target, sink, abort.signal)
+        .catch((error: unknown) => {
+          const known = error instanceof OutlastError ? error : networkError("the connection broke");
+          sink.closed(
+            known.status > 0 ? { type: "refused", error: known } : { type: "lost", detail: known.detail },
+          );
+        })
+        // Whatever ended it, the connection is given back.
+        .finally(() => abort.abort());
       return () => abort.abort();
     },
   };
 }
 
-async function stream(http: Http, { path, after }: Target, sink: Sink, signal: AbortSignal): Promise<void> {
-  try {
-    const options = { query: { after }, signal };
-    const response = await http.send("GET", `${path}/events`, options, "text/event-stream");
-    const type = response.headers.get("content-type") ?? "";
-    if (!type.startsWith("text/event-stream") || response.body === null) {
-      void response.body?.cancel();
-      return sink.closed({
-        type: "lost",
-        detail: "what answers here is not Outlast",
-      });
-    }
-    sink.opened();
-    await read(response.body, sink);
-  } catch (error) {
-    if (error instanceof OutlastError && error.status !== 0) sink.closed({ type: "refused", error });
-    else
-      sink.closed({
-        type: "lost",
-        detail: error instanceof OutlastError ? error.detail : "the connection broke",
-      });
-  }
-}
-
-async function read(body: ReadableStream<Uint8Array>, sink: Sink): Promise<void> {
+/** Hands on what comes, until it fails. */
+async function stream(http: Http, { path, after }: Target, sink: Sink, signal: AbortSignal): Promise<never> {
+  const options = { query: { after }, signal };
+  const { headers, body } = await http.send("GET", `${path}/events`, options, "text/event-stream");
+  if (!headers.get("content-type")?.startsWith("text/event-stream") || body === null)
+    throw networkError("what answers here is not Outlast");
+  sink.opened();
   const reader = body.getReader();
   const parser = new SseParser();
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      if (done) return sink.closed({ type: "lost", detail: "the connection broke" });
-      const events: OutlastEvent[] = [];
-      for (const data of parser.push(value)) {
-        const event = parseEvent(data);
-        if (event === null) return sink.closed({ type: "lost", detail: "an event could not be read" });
-        events.push(event);
-      }
-      if (events.length > 0) sink.events(events);
-      else sink.alive();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) throw networkError("the connection broke");
+    const events: OutlastEvent[] = [];
+    for (const data of parser.push(value)) {
+      const event = parseEvent(data);
+      if (event === null) throw networkError("an event could not be read");
+      events.push(event);
     }
-  } finally {
-    // Whatever ended it, the connection is given back. It may be broken already; that is no news.
-    reader.cancel().catch(() => {});
+    if (events.length > 0) sink.events(events);
+    else sink.alive();
   }
 }

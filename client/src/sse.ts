@@ -24,31 +24,24 @@ export class SseParser {
 
   /** The events that this chunk completes. Comments yield nothing. */
   push(chunk: Uint8Array): string[] {
-    const text = this.#decoder.decode(chunk, { stream: true });
+    let text = this.#decoder.decode(chunk, { stream: true });
     const events: string[] = [];
-    let from = 0;
+    if (text === "") return events;
     // A line feed that only completes the carriage return of the chunk before.
-    if (this.#afterCr && text.length > 0) {
-      if (text.startsWith("\n")) from = 1;
-      this.#afterCr = false;
-    }
-    const lineEnd = /\r\n?|\n/g;
-    lineEnd.lastIndex = from;
-    for (let found = lineEnd.exec(text); found !== null; found = lineEnd.exec(text)) {
-      this.#grow(text.slice(from, found.index));
-      from = lineEnd.lastIndex;
-      this.#afterCr = found[0] === "\r" && from === text.length;
-      const event = this.#endLine();
+    if (this.#afterCr) text = text.replace(/^\n/, "");
+    this.#afterCr = text.endsWith("\r");
+    text.split(/\r\n?|\n/).forEach((piece, place) => {
+      const event = place > 0 ? this.#endLine() : null;
       if (event !== null) events.push(event);
-    }
-    this.#grow(text.slice(from));
+      this.#grow(piece);
+    });
     return events;
   }
 
   #grow(text: string): void {
     this.#line += text;
     this.#length += text.length;
-    if (this.#length > this.#maxLength) throw networkError("an event is too large");
+    if (this.#length > this.#maxLength) throw networkError("an event could not be read");
   }
 
   /** Takes in a whole line. An empty one completes an event, if there was any data. */

@@ -15,8 +15,7 @@ export const RELEASE_GRACE_MS = 2_000;
 
 /** In a page once a frame, elsewhere once for everything that arrived together. */
 export const oncePerFrame: Schedule = (flush) => {
-  if (typeof requestAnimationFrame !== "function" || typeof document === "undefined")
-    return queueMicrotask(flush);
+  if (!globalThis.document) return queueMicrotask(flush);
   if (document.visibilityState === "hidden") return void setTimeout(flush, HIDDEN_NOTIFY_MS);
   requestAnimationFrame(flush);
   setTimeout(flush, LATE_FRAME_MS);
@@ -24,7 +23,7 @@ export const oncePerFrame: Schedule = (flush) => {
 
 export abstract class Store<Snapshot> {
   readonly #schedule: Schedule;
-  readonly #listeners = new Set<{ readonly call: () => void }>();
+  readonly #listeners = new Set<() => void>();
   #snapshot: Snapshot | null = null;
   #initial: Snapshot | null = null;
   #scheduled: object | null = null;
@@ -36,7 +35,8 @@ export abstract class Store<Snapshot> {
 
   /** Calls back after changes, never for each event, until the answer is called. */
   readonly subscribe = (listener: () => void): (() => void) => {
-    const entry = { call: listener };
+    // One of its own for each, as the same listener may be given twice.
+    const entry = (): void => listener();
     this.#listeners.add(entry);
     clearTimeout(this.#resting);
     if (this.#listeners.size === 1) this.wake();
@@ -78,6 +78,6 @@ export abstract class Store<Snapshot> {
   protected publish(): void {
     this.#scheduled = null;
     this.#snapshot = this.render();
-    for (const listener of [...this.#listeners]) listener.call();
+    for (const listener of [...this.#listeners]) listener();
   }
 }

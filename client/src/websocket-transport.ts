@@ -39,7 +39,7 @@ function dial(options: WebSocketOptions, target: Target, sink: Sink): () => void
   const listen = (): void => {
     clearTimeout(probe);
     probe = setTimeout(() => {
-      // An unknown frame is answered with an error, which is all that is wanted. It is no part of the log.
+      // Whatever is answered shows that the server is there. It is no part of the log.
       socket.send('{"type":"ping"}');
       listen();
     }, PROBE_MS);

@@ -1,8 +1,10 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { conversationList, POLL_MS } from "../src/conversation-list.js";
+import type { ConversationList } from "../src/conversation-list.js";
 import { MAX_TRIES } from "../src/http.js";
 import { OutlastClient, OutlastError } from "../src/index.js";
-import type { ConversationDocument } from "../src/index.js";
+import type { Conversation, ConversationDocument } from "../src/index.js";
+import { RELEASE_GRACE_MS } from "../src/store.js";
 import { randomId } from "../src/random-id.js";
 import { exchange, problem, scene, settled, tabs, VIEW } from "./fakes.js";
 
@@ -56,6 +58,21 @@ describe("a client", () => {
     await expect(deleted).resolves.toBeUndefined();
   });
 
+  it("takes a decision that was made before for its own if it is the same", async () => {
+    let tries = 0;
+    const { client } = scene(() => {
+      if ((tries += 1) % 2 === 1) throw new TypeError("fetch failed");
+      return problem(409, "already_decided", { decision: "approve", by: "local" });
+    });
+    const decide = async (decision: "approve" | "deny"): Promise<unknown> => {
+      const decided = client.submitApproval("gen_1", "call_1", { decision }).catch((error: unknown) => error);
+      await vi.advanceTimersByTimeAsync(10_000);
+      return decided;
+    };
+    expect(await decide("approve")).toMatchObject({ success: true });
+    expect(await decide("deny")).toMatchObject({ code: "already_decided" });
+  });
+
   it("says of a server that does not know the question that it offers nothing", async () => {
     const fetch = async (): Promise<Response> => new Response("<html>", { status: 404 });
     const client = new OutlastClient({ baseUrl: "http://outlast.test", fetch });
@@ -76,13 +93,28 @@ describe("a client", () => {
     expect(seen).toEqual(["Bearer token 1", "Bearer token 2"]);
   });
 
-  it("keeps some conversations that nobody watches, and not all", () => {
+  it("keeps some conversations that nobody watches any more, and not all", async () => {
     const { client } = scene();
-    const [first, watched] = [client.conversation("first"), client.conversation("watched")];
+    const watched = client.conversation("watched");
     watched.subscribe(() => {});
-    for (let i = 0; i < 20; i += 1) client.conversation(`conv_${i}`);
+    const busy = client.conversation("busy");
+    busy.send("hello").catch(() => {});
+    const rests = (id: string): Conversation => {
+      const store = client.conversation(id);
+      store.subscribe(() => {})();
+      vi.advanceTimersByTime(RELEASE_GRACE_MS);
+      return store;
+    };
+    const [first, second] = [rests("first"), rests("second")];
+    for (let i = 0; i < 9; i += 1) rests(`conv_${i}`);
+    // Whoever is drawn now and watched only afterwards must find the same ones.
+    const drawn = Array.from({ length: 20 }, (_, i) => client.conversation(`drawn_${i}`));
+    expect(client.conversation("first")).toBe(first);
+    expect(drawn.map((store) => client.conversation(store.id!) === store)).not.toContain(false);
+    rests("last");
     expect(client.conversation("watched")).toBe(watched);
-    expect(client.conversation("first")).not.toBe(first);
+    expect(client.conversation("busy")).toBe(busy);
+    expect(client.conversation("second")).not.toBe(second);
   });
 
   it("makes up names also on pages without TLS", () => {
@@ -171,5 +203,86 @@ describe("the list of conversations", () => {
     await list.loadMore();
     await settled();
     expect(list.snapshot().conversations).toHaveLength(50);
+  });
+
+  /** A server with so many conversations, and where they end. */
+  const many = (count: number) => {
+    const all = Array.from({ length: count }, (_, i) =>
+      document(`conv_${i}`, { createdAt: new Date(1e12 - i * 1e6).toISOString() }),
+    );
+    const read = (search: URLSearchParams): unknown => {
+      const from = Number(search.get("cursor") ?? 0);
+      const to = from + Number(search.get("limit"));
+      return { data: all.slice(from, to), nextCursor: to < all.length ? String(to) : null };
+    };
+    return { all, read };
+  };
+  const ids = (list: ConversationList): string[] => list.snapshot().conversations.map(({ id }) => id);
+
+  it("keeps what was read beyond the largest page, and what was opened beyond all of them", async () => {
+    const { all, read } = many(300);
+    const { client, device, transport } = scene(({ search }) => read(search));
+    const list = conversationList(client);
+    list.subscribe(() => {});
+    await settled();
+    client.conversation("conv_280").subscribe(() => {});
+    await settled();
+    transport.show({ ...VIEW, conversation: all[280]! });
+    await settled();
+    for (let pages = 1; pages < 5; pages += 1) await list.loadMore();
+    await settled();
+    const before = ids(list);
+    expect([before.length, before.at(-1)]).toEqual([251, "conv_280"]);
+    device.become("visible");
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(ids(list)).toEqual(before);
+    expect(list.snapshot().hasMore).toBe(true);
+    await list.loadMore();
+    await settled();
+    expect(ids(list)).toEqual(all.map(({ id }) => id));
+    expect(list.snapshot().hasMore).toBe(false);
+    all.splice(10, 1);
+    device.become("visible");
+    await vi.advanceTimersByTimeAsync(1_000);
+    expect(ids(list)).toEqual(all.map(({ id }) => id));
+  });
+
+  it("does not show again what was deleted while it was read", async () => {
+    const { read } = many(3);
+    let answer = (): void => {};
+    const { client } = scene(async ({ method, search }) => {
+      if (method === "DELETE") return new Response(null, { status: 204 });
+      const page = read(search);
+      await new Promise<void>((resolve) => (answer = resolve));
+      return page;
+    });
+    const list = conversationList(client);
+    list.subscribe(() => {});
+    await settled();
+    await list.remove("conv_1");
+    answer();
+    await settled();
+    expect(ids(list)).toEqual(["conv_0", "conv_2"]);
+  });
+
+  it("that is asked for again while it is read is read again", async () => {
+    const { all, read } = many(1);
+    const answers: (() => void)[] = [];
+    const { client } = scene(async ({ search }) => {
+      const page = read(search);
+      await new Promise<void>((resolve) => answers.push(resolve));
+      return page;
+    });
+    const list = conversationList(client);
+    list.subscribe(() => {});
+    await settled();
+    all.unshift(document("conv_new", { createdAt: new Date(2e12).toISOString() }));
+    const fresh = Promise.all([list.refresh(), list.refresh()]);
+    answers[0]!();
+    await vi.waitUntil(() => answers.length === 2);
+    answers[1]!();
+    await fresh;
+    await settled();
+    expect([ids(list), answers.length]).toEqual([["conv_new", "conv_0"], 2]);
   });
 });

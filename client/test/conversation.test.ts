@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { OutlastError } from "../src/index.js";
 import type { OutlastEvent, View } from "../src/index.js";
 import { RELEASE_GRACE_MS } from "../src/store.js";
 import { HIDDEN_GRACE_MS, PEEK_MS } from "../src/machine.js";
@@ -70,7 +71,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().lastEnd).toMatchObject({ generationId: "gen_of_a", status: "completed" });
   });
 
-  it("never shows a gap or a repeat, but comes back to its position", async () => {
+  it("never shows a gap or a repeat, but begins anew", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -86,11 +87,6 @@ describe("a conversation", () => {
     });
     expect(transport.openLines).toBe(0);
     await vi.advanceTimersByTimeAsync(1_000);
-    expect(transport.last.target.after).toBe(5);
-    transport.last.sink.opened();
-    transport.say(...events.slice(4));
-    await vi.advanceTimersByTimeAsync(1_000);
-    // Twice in a row: the position itself is doubtful.
     expect(transport.last.target.after).toBeNull();
     transport.show(applyAll(VIEW, events));
     await settled();
@@ -240,6 +236,33 @@ function snapshotOf(view: View): OutlastEvent {
   return { seq: view.lastSeq, ts: "", generationId: null, requestId: null, type: "snapshot", payload: view };
 }
 
+describe("a decision", () => {
+  const asked = (toolUseId: string) => ({ toolUseId, toolName: "bash", toolInput: { command: toolUseId } });
+
+  it("is about the tool call that it names, whatever else waits by then", async () => {
+    const decided: string[] = [];
+    const { client, transport } = scene(
+      ({ path }) => (decided.push(path), { success: true, status: "running" }),
+    );
+    const conversation = client.conversation("conv_1");
+    conversation.subscribe(() => {});
+    await settled();
+    const [added, queued, begun] = exchange(1, "a", "hello", []);
+    transport.show(applyAll(VIEW, [added!, queued!, begun!]));
+    const ask = (seq: number, id: string): OutlastEvent =>
+      ({ ...begun!, seq, type: "approval.requested", payload: asked(id) }) as OutlastEvent;
+    transport.say(ask(4, "call_1"), ask(5, "call_2"));
+    transport.say({
+      ...begun!,
+      seq: 6,
+      type: "approval.resolved",
+      payload: { toolUseId: "call_1", decision: "approve", by: "local" },
+    } as OutlastEvent);
+    await conversation.submitApproval("call_1", { decision: "approve" });
+    expect(decided).toEqual(["/v1/generations/gen_of_a/approvals/call_1"]);
+  });
+});
+
 describe("tabs", () => {
   it("know at once what is done in another", async () => {
     const channel = tabs();
@@ -284,6 +307,28 @@ describe("the last position", () => {
     expect(reloaded()).toEqual({ conversationId: "conv_1", generationId: "gen_of_a", seq: 8 });
     await client.deleteConversation("conv_1");
     expect(reloaded()).toBeNull();
+  });
+
+  it("is forgotten when the conversation is gone, whoever deleted it", async () => {
+    const channel = tabs();
+    const { client, transport } = scene(undefined, { storage, channel });
+    client.conversation("conv_1").subscribe(() => {});
+    await settled();
+    transport.show(VIEW);
+    const reloaded = (): unknown => scene(undefined, { storage }).client.lastPosition();
+    expect(reloaded()).not.toBeNull();
+    transport.last.sink.closed({
+      type: "refused",
+      error: new OutlastError({ status: 404, code: "not_found", detail: "gone" }),
+    });
+    expect([client.lastPosition(), reloaded()]).toEqual([null, null]);
+    const again = scene(undefined, { storage, channel });
+    again.client.conversation("conv_1").subscribe(() => {});
+    await settled();
+    again.transport.show(VIEW);
+    const other = scene(() => new Response(null, { status: 204 }), { channel });
+    await other.client.deleteConversation("conv_1");
+    expect([again.client.lastPosition(), reloaded()]).toEqual([null, null]);
   });
 
   it("is done without where storage is forbidden, full or broken", async () => {

@@ -97,6 +97,7 @@ export function tabs(): () => ChannelLike {
 type Answer = (request: {
   method: string;
   path: string;
+  search: URLSearchParams;
   body: Record<string, unknown>;
   init: RequestInit;
 }) => unknown;
@@ -104,9 +105,9 @@ type Answer = (request: {
 /** A server that answers as it is told. A thrown error is a network that fails; a `Response` is itself. */
 export function answering(answer: Answer): typeof fetch {
   return async (input, init = {}) => {
-    const { pathname } = new URL(String(input));
+    const { pathname, searchParams: search } = new URL(String(input));
     const body = typeof init.body === "string" ? (JSON.parse(init.body) as Record<string, unknown>) : {};
-    const said = await answer({ method: init.method ?? "GET", path: pathname, body, init });
+    const said = await answer({ method: init.method ?? "GET", path: pathname, search, body, init });
     init.signal?.throwIfAborted();
     return said instanceof Response ? said : Response.json(said);
   };

@@ -20,6 +20,7 @@ class World {
   timers = new Map<Timer, number>();
   chance = 0.999;
   keep = false;
+  final = false;
 
   constructor(first: Step = begin({ online: true, visible: true })) {
     this.machine = first.machine;
@@ -27,10 +28,7 @@ class World {
   }
 
   say(input: Input): this {
-    if (input.type === "timer") {
-      if (!this.timers.delete(input.timer)) return this;
-    }
-    this.obey(step(this.machine, input, { chance: this.chance, keep: this.keep }));
+    this.obey(step(this.machine, input, { chance: this.chance, keep: this.keep, final: this.final }));
     return this;
   }
 
@@ -45,15 +43,13 @@ class World {
           break;
         case "disconnect":
           this.open = null;
+          this.timers.clear();
           break;
         case "forget":
           this.forgets += 1;
           break;
         case "set":
           this.timers.set(effect.timer, effect.delayMs);
-          break;
-        case "clear":
-          this.timers.clear();
           break;
       }
     }
@@ -73,7 +69,12 @@ class World {
 
   rings(timer: Timer): this {
     expect(this.timers.has(timer), `${timer} is set`).toBe(true);
-    return this.say({ type: "timer", timer });
+    return this.ring(timer);
+  }
+
+  /** Does nothing if it is not set. */
+  ring(timer: Timer): this {
+    return this.timers.delete(timer) ? this.say({ type: timer }) : this;
   }
 
   get now(): string {
@@ -106,7 +107,7 @@ describe("a connection", () => {
     const world = live();
     expect(world.timers.get("silence")).toBe(limits.SILENCE_LIMIT_MS);
     world.rings("silence");
-    expect(world.machine.connection).toMatchObject({ type: "waiting", reason: "the connection went silent" });
+    expect(world.machine.connection).toMatchObject({ type: "waiting", reason: "the server does not answer" });
     expect(world.open).toBeNull();
   });
 
@@ -167,7 +168,7 @@ describe("a connection", () => {
     const world = live().say({ type: "offline" }).closed(lost);
     expect(world.now).toBe("offline");
     expect(world.timers.has("retry")).toBe(true);
-    expect(live().closed(lost).say({ type: "offline" }).now).toBe("offline");
+    expect(live().closed(lost).say({ type: "offline" }).rings("retry").closed(lost).now).toBe("offline");
   });
 
   it("refused for good ends with the problem", () => {
@@ -192,17 +193,41 @@ describe("a connection", () => {
     expect(new World().closed(refused(429, "limit_reached", 1e9)).timers.get("retry")).toBeLessThan(121_000);
   });
 
+  it("refused for now is patient, whatever happens; only a person overrides it", () => {
+    const world = new World().closed(refused(503, "draining", 30_000));
+    for (const input of [
+      { type: "wake" },
+      { type: "online" },
+      { type: "visible", silentMs: 0 },
+      { type: "offline" },
+      { type: "online" },
+    ] as const)
+      expect(world.say(input).machine.connection, input.type).toMatchObject({ because: "refused" });
+    expect(world.timers.get("retry")).toBe(30_500);
+    expect(world.say({ type: "restart" }).now).toBe("connecting");
+  });
+
+  it("to something that was handed out never forgets its position: it fails", () => {
+    const gap: Why = { type: "gap", detail: "position 5 after 5" };
+    const world = new World();
+    world.final = true;
+    expect(world.opened().closed(gap).forgets).toBe(0);
+    expect(world.machine.connection).toMatchObject({ type: "ended", error: { detail: gap.detail } });
+    const ahead = new World();
+    ahead.final = true;
+    ahead.closed(refused(409, "cursor_ahead"));
+    expect(ahead.machine.connection).toMatchObject({ type: "ended", error: { code: "cursor_ahead" } });
+    expect(ahead.forgets).toBe(0);
+  });
+
   it("whose position lies ahead of the log forgets it and begins anew", () => {
     const world = new World().closed(refused(409, "cursor_ahead"));
     expect([world.now, world.forgets]).toEqual(["waiting", 1]);
   });
 
-  it("with a gap comes back to its position, and at the second one in a row forgets it", () => {
-    const gap: Why = { type: "gap", detail: "7 came after 5" };
-    const world = live().closed(gap);
-    expect([world.now, world.forgets]).toEqual(["waiting", 0]);
-    expect(world.rings("retry").opened().closed(gap).forgets).toBe(1);
-    expect(live().closed(gap).rings("retry").opened().rings("healthy").closed(gap).forgets).toBe(0);
+  it("with a gap forgets its position, and begins anew", () => {
+    const world = live().closed({ type: "gap", detail: "7 came after 5" });
+    expect([world.now, world.forgets]).toEqual(["waiting", 1]);
   });
 
   it("of a hidden page is given back after a while, looks in now and then, and returns with the page", () => {
@@ -260,7 +285,7 @@ describe("whatever happens, in whatever order", () => {
         weight: 2,
         arbitrary: fc
           .constantFrom<Timer>("retry", "silence", "settle", "healthy", "release")
-          .map((timer) => (world: World) => world.say({ type: "timer", timer })),
+          .map((timer) => (world: World) => world.ring(timer)),
       },
       fc
         .constantFrom<Input>(

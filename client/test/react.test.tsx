@@ -7,6 +7,7 @@ import { renderToString } from "react-dom/server";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { applyAll } from "../src/fold.js";
 import { textOf } from "../src/index.js";
+import type { OutlastEvent } from "../src/index.js";
 import { OutlastProvider, useConversation, useConversations, useGeneration } from "../src/react/index.js";
 import type { UseConversation, UseGeneration } from "../src/react/index.js";
 import { RELEASE_GRACE_MS } from "../src/store.js";
@@ -176,6 +177,29 @@ describe("a component", () => {
       isGenerating: false,
       generation: { status: "completed", endReason: "stop" },
     });
+  });
+
+  it("decides about the tool call that it showed", async () => {
+    let generation!: UseGeneration;
+    function Status(): ReactNode {
+      generation = useGeneration("conv_1");
+      return generation.pendingApproval?.toolUseId;
+    }
+    const decided: string[] = [];
+    const stage = scene(({ path }) => (decided.push(path), { success: true, status: "running" }));
+    await show(stage, <Status />);
+    const [added, queued, begun] = exchange(1, "a", "hello", []);
+    const event = (seq: number, type: string, toolUseId: string): OutlastEvent =>
+      ({ ...begun!, seq, type, payload: { toolUseId, toolName: "bash", toolInput: {} } }) as OutlastEvent;
+    await act(async () => stage.transport.show(applyAll(VIEW, [added!, queued!, begun!])));
+    await act(async () => stage.transport.say(event(4, "approval.requested", "call_1")));
+    const shown = generation;
+    await act(async () =>
+      stage.transport.say(event(5, "approval.requested", "call_2"), event(6, "approval.resolved", "call_1")),
+    );
+    expect(generation.pendingApproval?.toolUseId).toBe("call_2");
+    await act(() => shown.submitApproval("approve"));
+    expect(decided).toEqual(["/v1/generations/gen_of_a/approvals/call_1"]);
   });
 
   it("can show the list", async () => {

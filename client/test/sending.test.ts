@@ -133,4 +133,99 @@ describe("a message", () => {
     expect(transport.lines).toHaveLength(1);
     expect(texts(conversation)).toEqual(["one", "two"]);
   });
+
+  it("that was sent can be stopped before anything of it was heard", async () => {
+    const cancelled: string[] = [];
+    const { client } = scene(({ path, body }) => {
+      if (!path.endsWith("/cancel")) return started(body["requestId"]);
+      cancelled.push(path);
+      return { success: true, status: "cancelled" };
+    });
+    const conversation = client.conversation("conv_1");
+    await conversation.send("hello");
+    const { requestId, generationId } = conversation.snapshot().pending[0]!;
+    expect(generationId).toBe(`gen_of_${requestId}`);
+    await conversation.cancel();
+    expect(cancelled).toEqual([`/v1/generations/gen_of_${requestId}/cancel`]);
+  });
+
+  it("arrives after the one that was sent before it, also where that has to be tried again", async () => {
+    const arrived: unknown[] = [];
+    let tries = 0;
+    const { client } = scene(({ body }) => {
+      if ((tries += 1) === 1) throw new TypeError("fetch failed");
+      arrived.push(body["content"]);
+      return started(body["requestId"]);
+    });
+    const conversation = client.conversation("conv_1");
+    const sent = Promise.all([conversation.send("one"), conversation.send("two")]);
+    await vi.advanceTimersByTimeAsync(20_000);
+    await sent;
+    expect(arrived).toEqual(["one", "two"]);
+  });
+
+  it("that failed takes its error along when it is taken away, or turns out to have arrived", async () => {
+    const { client, transport } = scene(() => problem(429, "limit_reached"));
+    const conversation = client.conversation("conv_1");
+    conversation.subscribe(() => {});
+    await settled();
+    transport.show(VIEW);
+    for (const leave of ["discard", "arrive"]) {
+      await expect(conversation.send("hello")).rejects.toMatchObject({ code: "limit_reached" });
+      expect(conversation.snapshot().error).toMatchObject({ code: "limit_reached" });
+      const { requestId } = conversation.snapshot().pending[0]!;
+      if (leave === "discard") conversation.discard(requestId);
+      else transport.say(...exchange(1, requestId, "hello", []).slice(0, 3));
+      await settled();
+      expect(conversation.snapshot(), leave).toMatchObject({ error: null, pending: [] });
+    }
+  });
+
+  it("waits for the network without spending tries, and goes out in the moment it is back", async () => {
+    let tries = 0;
+    let isUp = false;
+    const { client, device } = scene(({ body }) => {
+      tries += 1;
+      if (!isUp) throw new TypeError("fetch failed");
+      return started(body["requestId"]);
+    });
+    device.become("offline");
+    const conversation = client.conversation("conv_1");
+    const sent = conversation.send("hello");
+    await vi.advanceTimersByTimeAsync(120_000);
+    expect(conversation.snapshot().pending).toMatchObject([{ status: "sending" }]);
+    expect(tries).toBeLessThan(30);
+    isUp = true;
+    device.become("online");
+    await settled();
+    await expect(sent).resolves.toMatchObject({ conversationId: "conv_1" });
+  });
+
+  it("is tried again at once when somebody looks, and not in a burst without that", async () => {
+    vi.spyOn(Math, "random").mockReturnValue(0);
+    let tries = 0;
+    const { client, device } = scene(() => {
+      tries += 1;
+      throw new TypeError("fetch failed");
+    });
+    client
+      .conversation("conv_1")
+      .send("hello")
+      .catch(() => {});
+    await vi.advanceTimersByTimeAsync(200);
+    expect(tries).toBe(1);
+    device.become("visible");
+    await settled();
+    expect(tries).toBe(2);
+    vi.restoreAllMocks();
+  });
+
+  it("can be sent under a name that was given before, by a page that was reloaded", async () => {
+    const names: unknown[] = [];
+    const { client } = scene(({ body }) => (names.push(body["requestId"]), started(body["requestId"])));
+    const conversation = client.conversation("conv_1");
+    await conversation.send("hello", { requestId: "before" });
+    expect(names).toEqual(["before"]);
+    expect(conversation.snapshot().pending).toMatchObject([{ requestId: "before", status: "sent" }]);
+  });
 });

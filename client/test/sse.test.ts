@@ -61,11 +61,11 @@ describe("the parser of Server-Sent Events", () => {
     const parser = new SseParser(100);
     expect(() => {
       for (let i = 0; i < 100; i += 1) parser.push(bytes("data: on and on"));
-    }).toThrow("an event is too large");
+    }).toThrow("an event could not be read");
     const lines = new SseParser(100);
     expect(() => {
       for (let i = 0; i < 100; i += 1) lines.push(bytes("data: on and on\n"));
-    }).toThrow("an event is too large");
+    }).toThrow("an event could not be read");
   });
 
   it("counts each event for itself", () => {

@@ -4,7 +4,7 @@ import type { OutlastEvent, Sink } from "../src/index.js";
 import { Http } from "../src/http.js";
 import { sseTransport } from "../src/sse-transport.js";
 import { PROBE_MS, webSocketTransport } from "../src/websocket-transport.js";
-import { answering, FakeTransport, problem, settled } from "./fakes.js";
+import { answering, FakeDevice, FakeTransport, problem, settled } from "./fakes.js";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -25,7 +25,12 @@ function recorder(): { said: unknown[]; sink: Sink } {
 const event = (seq: number): string =>
   JSON.stringify({ seq, type: "usage", payload: {}, ts: "" } satisfies Partial<OutlastEvent> | object);
 const http = (fetch: typeof globalThis.fetch): Http =>
-  new Http({ baseUrl: "http://outlast.test", fetch, headers: async () => ({ authorization: "Bearer t" }) });
+  new Http({
+    baseUrl: "http://outlast.test",
+    fetch,
+    headers: async () => ({ authorization: "Bearer t" }),
+    environment: new FakeDevice(),
+  });
 
 describe("Server-Sent Events", () => {
   it("are asked for after a position, with the headers, and read as they come", async () => {
@@ -155,6 +160,24 @@ describe("either way", () => {
     }
     either.open(target, recorder().sink);
     expect([first.lines.length, second.lines.length]).toEqual([2, 3]);
+  });
+
+  it("falls back when the first cannot even be made", () => {
+    const second = new FakeTransport();
+    const first = {
+      scarce: false,
+      open() {
+        throw new Error("forbidden here");
+      },
+    };
+    const { said, sink } = recorder();
+    const close = eitherTransport(first, second).open(target, sink);
+    second.last.sink.opened();
+    expect(said).toEqual(["opened"]);
+    vi.advanceTimersByTime(SOCKET_LIMIT_MS);
+    expect(second.lines).toHaveLength(1);
+    close();
+    expect(second.openLines).toBe(0);
   });
 
   it("learns nothing from a server that refuses both, and nothing from one that was open", () => {

@@ -152,3 +152,77 @@ function focused(page: Page): Promise<string> {
     );
   });
 }
+
+it("Escape closes the drawer and not the answer, and the focus goes in and out with it", async () => {
+  const context = await stage.context({ viewport: { width: 390, height: 800 } });
+  const page = await stage.page("/", context);
+  await say(page, stage.upstream.script("drawer", { pieces: words(60), holdAfter: 30 }));
+  await sees(page, "word30");
+  await page.getByRole("button", { name: "Show conversations" }).click();
+  await page.locator(".conversation-row").first().waitFor();
+  expect(await page.evaluate(() => document.activeElement?.closest("nav") !== null)).toBe(true);
+  // What is behind it cannot be reached.
+  for (let count = 0; count < 12; count += 1) {
+    await page.keyboard.press("Tab");
+    expect(await page.evaluate(() => document.activeElement?.closest("main") ?? null)).toBeNull();
+  }
+  await page.getByRole("textbox", { name: "Search conversations" }).or(page.getByRole("searchbox")).focus();
+  await page.keyboard.press("Escape");
+  await page.locator(".drawer-open").waitFor({ state: "detached" });
+  expect(await focused(page)).toBe("Show conversations");
+  expect(await page.getByRole("button", { name: "Stop" }).count()).toBe(1);
+  await page.keyboard.press("Escape");
+  await page.getByText("Stopped.", { exact: true }).waitFor();
+  await context.close();
+});
+
+it("conversations are renamed and deleted, and model and colours chosen, with the keyboard alone", async () => {
+  const page = await stage.page();
+  stage.allow(page, /\b404\b/);
+  await say(page, stage.upstream.script("named", { pieces: words(3) }));
+  await settled(page);
+  const row = page.locator(".conversation-row").first();
+  await until("a title", async () => !(await row.textContent())?.includes("New chat"));
+  await row.getByRole("link").focus();
+  await page.keyboard.press("Tab");
+  expect(await focused(page)).toMatch(/^Rename /);
+  await page.keyboard.press("Enter");
+  await page.keyboard.type("Another name");
+  await page.keyboard.press("Enter");
+  await until("the focus is back", async () => (await focused(page)) === "Rename Another name");
+  await page.keyboard.press("Tab");
+  expect(await focused(page)).toBe("Delete Another name");
+  await page.keyboard.press("Enter");
+  await page.locator("dialog[open]").waitFor();
+  await page.keyboard.press("Escape");
+  await until("the focus is back", async () => (await focused(page)) === "Delete Another name");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
+  await until("the field has the focus", async () => (await focused(page)) === "Message");
+  await page.getByRole("button", { name: /^Colours/ }).focus();
+  await page.keyboard.press("Enter");
+  expect(await focused(page)).toMatch(/^Colours: light/);
+  await page.keyboard.press("Space");
+  expect(await focused(page)).toMatch(/^Colours: dark/);
+  await page.getByLabel("Model").focus();
+  await page.keyboard.press("d");
+  await page.keyboard.press("e");
+  await page.keyboard.press("m");
+  await until("the model", async () => (await page.getByLabel("Model").inputValue()) === "demo");
+  await page.context().close();
+});
+
+it("who stops, retries or continues with the keyboard stays where they are", async () => {
+  const page = await stage.page();
+  await say(page, stage.upstream.script("stays", { pieces: words(40), holdAfter: 20 }));
+  await sees(page, "word20");
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "Retry" }).press("Enter");
+  await page.getByRole("button", { name: "Retry" }).waitFor({ state: "detached" });
+  await until("the focus is near", async () => (await focused(page)) === "Messages");
+  stage.upstream.go("stays");
+  await settled(page);
+  await page.context().close();
+});

@@ -1,6 +1,7 @@
 /** Any generation can be looked at, while it runs and after. */
 
 import type { OutlastEvent } from "@outlast/client";
+import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { lastGeneration, say, sees, settled, textOf, until, words } from "./person";
 import { startStage } from "./stage";
@@ -35,12 +36,17 @@ it("a finished generation is shown with its attempts, and played again", async (
   await page.locator(".event", { hasText: "attempt.retracted" }).click();
   const json = JSON.parse((await page.locator(".event-json pre").textContent()) ?? "") as OutlastEvent;
   expect(data).toContainEqual(json);
+  // Slowly enough to be seen.
   await page.getByRole("button", { name: "16×" }).click();
+  await page.getByRole("button", { name: "1×", exact: true }).click();
   await page.getByRole("button", { name: "Play" }).click();
   await page.getByRole("button", { name: "Pause" }).waitFor();
   await page.getByRole("button", { name: "Play" }).waitFor();
-  const answer = await page.locator(".inspect-answer .md-block").allTextContents();
-  expect(answer.join(" ").replace(/\s+/g, " ").trim()).toBe(textOf(generation).replace(/\s+/g, " ").trim());
+  const whole = textOf(generation).replace(/\s+/g, " ").trim();
+  await until("the whole answer", async () => {
+    const answer = await page.locator(".inspect-answer .md-block").allTextContents();
+    return answer.join(" ").replace(/\s+/g, " ").trim() === whole;
+  });
   await page.getByRole("button", { name: "Copy curl: events" }).click();
   const curl = await page.evaluate(() => (globalThis as unknown as { copied: string[] }).copied.at(-1));
   expect(curl).toBe(`curl -N '${stage.url}/v1/generations/${generation.id}/events'`);
@@ -54,6 +60,8 @@ it("a running generation is followed to its end", async () => {
   await say(page, stage.upstream.script("live", { pieces: words(60), holdAfter: 30 }));
   await sees(page, "word30");
   const { id } = await lastGeneration(stage, page);
+  // Also while it is being written there is a way to it.
+  await page.getByRole("link", { name: "Inspect how this answer is made" }).waitFor();
   const watcher = await stage.page(`/inspect/${id}`, page.context());
   await watcher.locator(".badge.is-running").waitFor();
   await until("the words so far", async () =>
@@ -67,8 +75,54 @@ it("a running generation is followed to its end", async () => {
   await page.context().close();
 });
 
+it("eight tabs that inspect a running generation do not starve each other", async () => {
+  const context = await stage.context();
+  const page = await stage.page("/", context);
+  await say(page, stage.upstream.script("starved", { pieces: words(60), holdAfter: 30 }));
+  await sees(page, "word30");
+  const { id } = await lastGeneration(stage, page);
+  const tabs: Page[] = [];
+  for (let count = 0; count < 8; count += 1) {
+    const tab = await stage.page(`/inspect/${id}`, context);
+    await tab.locator(".inspect-answer", { hasText: "word30" }).waitFor();
+    // Only the tab in front is looked at. Headless browsers do not say so by themselves.
+    await tab.evaluate(hide, true);
+    tabs.push(tab);
+  }
+  const answer = await page.evaluate(() => fetch("/v1/models").then(({ status }) => status));
+  expect(answer).toBe(200);
+  stage.upstream.go("starved");
+  const last = tabs[3] ?? page;
+  await last.evaluate(hide, false);
+  await last.locator(".inspect-answer", { hasText: "word60" }).waitFor();
+  await last.locator(".badge.is-completed").waitFor();
+  await context.close();
+});
+
+it("the focus goes back to the list when an event is closed", async () => {
+  const page = await stage.page();
+  await say(page, stage.upstream.script("focus", { pieces: words(6) }));
+  await settled(page);
+  await page.getByRole("link", { name: "Inspect how this answer was made" }).click();
+  await page.locator(".event").first().click();
+  await page.getByRole("button", { name: "Close event" }).press("Enter");
+  expect(await page.evaluate(() => document.activeElement?.getAttribute("aria-label"))).toBe("Events");
+  await page.context().close();
+});
+
+/** What a browser does to a tab that goes to the background. */
+function hide(isHidden: boolean): void {
+  Object.defineProperty(document, "visibilityState", {
+    configurable: true,
+    get: () => (isHidden ? "hidden" : "visible"),
+  });
+  document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
+}
+
 it("one that does not exist is said not to", async () => {
-  const page = await stage.page("/inspect/gen_nowhere");
+  const page = await (await stage.context()).newPage();
+  stage.allow(page, /status of 404/);
+  await page.goto(`${stage.url}/inspect/gen_nowhere`);
   await page.getByText("This generation cannot be shown.").waitFor();
   await page.context().close();
 });

@@ -2,7 +2,7 @@
 
 import { expect } from "vitest";
 import type { Page } from "playwright-core";
-import type { Generation } from "@outlast/client";
+import type { Generation, View } from "@outlast/client";
 import type { Stage } from "./stage";
 
 export async function say(page: Page, text: string): Promise<void> {
@@ -38,10 +38,15 @@ export async function note(page: Page, text: string): Promise<void> {
   await page.locator(".connection-note", { hasText: text }).waitFor();
 }
 
-/** Waits until nothing is being written. */
+/** Waits until nothing is being sent, waited for or written, anywhere in the page. */
 export async function settled(page: Page): Promise<void> {
-  await page.locator(".assistant-message[aria-busy=false], .turn-card, .turn-note").last().waitFor();
-  await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+  await page.waitForFunction(
+    () =>
+      document.querySelector(".assistant-message, .turn-card, .turn-note") !== null &&
+      document.querySelector("[aria-busy=true], .working, .is-stop, [data-pending]") === null,
+    null,
+    { polling: 30 },
+  );
 }
 
 /** The very text of the last answer, as its copy button gives it. */
@@ -66,13 +71,38 @@ export function textOf(generation: Generation): string {
   return generation.contentParts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
-/** The page shows what the server has: no word more, no word fewer. For answers in plain words. */
-export async function agrees(stage: Stage, page: Page): Promise<Generation> {
+/**
+ * The page shows what the server has, in every message from the first that is in the page to the last: no word more, no
+ * word fewer, none twice. For answers in plain words; what is not may stand before the last so many messages.
+ */
+export async function agrees(stage: Stage, page: Page, last = Infinity): Promise<Generation> {
   const generation = await lastGeneration(stage, page);
-  const theirs = textOf(generation);
-  expect(await copied(page)).toBe(theirs);
-  expect(await shown(page)).toBe(theirs.replace(/\s+/g, " ").trim());
+  expect(await copied(page)).toBe(textOf(generation));
+  const theirs = (await viewOf(stage, page)).messages.map(({ role, content }) => ({
+    role,
+    text: role === "tool" ? "" : content.replace(/\s+/g, " ").trim(),
+  }));
+  const ours = (await transcript(page)).slice(-last);
+  expect(ours.length).toBeGreaterThan(0);
+  expect(ours).toEqual(theirs.slice(-ours.length));
   return generation;
+}
+
+/** Every message in the page, also those on their way, without signs of Markdown. */
+function transcript(page: Page): Promise<{ role: string; text: string }[]> {
+  return page.evaluate(() =>
+    [...document.querySelectorAll<HTMLElement>(".row")].map((row) => {
+      const texts = [...row.querySelectorAll(".bubble, .md-block, .system-note")].map(
+        (one) => one.textContent,
+      );
+      return { role: row.dataset["role"] ?? "", text: texts.join(" ").replace(/\s+/g, " ").trim() };
+    }),
+  );
+}
+
+async function viewOf(stage: Stage, page: Page): Promise<View> {
+  const id = /\/c\/(.+)$/.exec(page.url())?.[1] ?? "";
+  return (await (await fetch(`${stage.server.url}/v1/conversations/${id}`)).json()) as View;
 }
 
 /** Words that tell if one is missing or doubled. */

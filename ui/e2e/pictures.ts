@@ -4,6 +4,7 @@ import type { Page } from "playwright-core";
 import { OutlastClient } from "@outlast/client";
 import type { Stage } from "./stage";
 import type { Script } from "./upstream";
+import { asks, startWorker } from "./worker";
 
 export interface Picture {
   readonly name: string;
@@ -87,6 +88,16 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
     content: "And then to a grown-up.",
     whenBusy: "queue",
   });
+  const worker = await startWorker(stage, "Tidy up my downloads, please.");
+  const listed = { toolUseId: "call_0", toolName: "bash", toolInput: { command: "ls ~/Downloads | wc -l" } };
+  await worker.say(
+    { type: "chat.delta", payload: { text: "I will look at what is there first." } },
+    { type: "tool.start", payload: listed },
+    { type: "tool.end", payload: { toolUseId: "call_0", result: "214", isError: false } },
+    { type: "chat.delta", payload: { text: "There are 214 files. I would remove those older than a year." } },
+    asks("call_1", "find ~/Downloads -mtime +365 -print"),
+    asks("call_2", "find ~/Downloads -mtime +365 -delete"),
+  );
   await untilText(client, streaming, "Light is");
   await untilEnd(client, complete);
   const done = await client.getConversation(complete);
@@ -109,6 +120,12 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
     chat("retrying", retrying, ".is-retry"),
     chat("interrupted", interrupted, ".is-wait"),
     chat("error", failed, ".is-failed"),
+    {
+      name: "approval",
+      path: `/c/${worker.conversationId}`,
+      act: async (page) =>
+        void (await page.locator("button:enabled", { hasText: "Approve" }).first().waitFor()),
+    },
     chat("cancelled", stopped, ".turn-note"),
     chat("queued", queued, ".user-note"),
     {

@@ -3,7 +3,7 @@
 import { OutlastClient } from "@outlast/client";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { agrees, say, sees, settled, until, words } from "./person";
-import { startStage } from "./stage";
+import { CUT, startStage } from "./stage";
 import type { Stage } from "./stage";
 
 let stage: Stage;
@@ -16,6 +16,8 @@ it("conversations are found, renamed, deleted and loaded as far back as they go"
   for (let number = 1; number <= 55; number += 1)
     await client.createConversation({ title: `Talk ${number}` });
   const page = await stage.page();
+  // The tab that deletes looks once more, and is told that it is gone.
+  stage.allow(page, /\b404\b/);
   const rows = page.locator(".conversation-row");
   await until("a page of the list", async () => (await rows.count()) === 50);
   expect(await rows.first().textContent()).toContain("Talk 55");
@@ -99,6 +101,42 @@ it("the reader is left alone away from the end, and led back there by a button",
   await page.context().close();
 });
 
+it("a reader who moves up only a little is left alone too", async () => {
+  const page = await stage.page();
+  const pieces = words(2_000);
+  await say(page, stage.upstream.script("nudge", { pieces, everyMs: 1, holdAfter: 1_500 }));
+  await sees(page, "word1500");
+  const scroller = page.locator(".scroller");
+  const end = (): Promise<number> =>
+    scroller.evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
+  await until("the end in sight", async () => (await end()) < 2);
+  await scroller.hover();
+  await page.mouse.wheel(0, -24);
+  await page.getByRole("button", { name: "Jump to latest" }).waitFor();
+  const before = await scroller.evaluate((box) => box.scrollTop);
+  stage.upstream.go("nudge");
+  await sees(page, "word2000");
+  await settled(page);
+  expect(await scroller.evaluate((box) => box.scrollTop)).toBe(before);
+  await page.mouse.wheel(0, 100_000);
+  await page.getByRole("button", { name: "Jump to latest" }).waitFor({ state: "detached" });
+  await page.context().close();
+});
+
+it("what is said about the connection of one conversation is not said about another", async () => {
+  const page = await stage.page();
+  stage.allow(page, CUT);
+  await say(page, stage.upstream.script("cut", { pieces: words(5) }));
+  await settled(page);
+  stage.site.cut(true);
+  await page.locator(".connection-note.is-lost").waitFor();
+  await page.getByRole("link", { name: "New chat", exact: true }).click();
+  await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
+  expect(await page.locator(".connection-note").textContent()).toBe("");
+  stage.site.cut(false);
+  await page.context().close();
+});
+
 it("the model that was chosen answers, also after a reload", async () => {
   const page = await stage.page();
   await page.getByLabel("Model").selectOption("demo");
@@ -126,12 +164,61 @@ it("the colours that were chosen stay", async () => {
   await page.context().close();
 });
 
+it("what was written for a conversation is forgotten with it", async () => {
+  const page = await stage.page();
+  stage.allow(page, /\b404\b/);
+  await say(page, stage.upstream.script("doomed", { pieces: words(3) }));
+  await settled(page);
+  await page.getByRole("textbox", { name: "Message" }).fill("never sent");
+  await until("the draft is kept", () =>
+    page.evaluate(() => Object.keys(localStorage).some((key) => key.startsWith("outlast:draft:conv_"))),
+  );
+  await page.locator(".conversation-row.is-current").hover();
+  await page
+    .locator(".conversation-row.is-current")
+    .getByRole("button", { name: /^Delete/ })
+    .click();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
+  await until("nothing is kept", () =>
+    page.evaluate(() => !Object.keys(localStorage).some((key) => /conv_|unsent/.test(key))),
+  );
+  expect(await page.evaluate(() => JSON.stringify(localStorage))).not.toContain("conv_");
+  await page.context().close();
+});
+
+it("copying works without a clipboard, and says so if it does not", async () => {
+  const page = await stage.page();
+  await say(page, stage.upstream.script("copied", { pieces: words(3) }));
+  await settled(page);
+  const copy = page.getByRole("button", { name: "Copy answer" });
+  // As in a page without TLS.
+  await page.evaluate(() => {
+    Object.defineProperty(navigator, "clipboard", { value: undefined });
+    const texts: string[] = [];
+    document.execCommand = () => {
+      const field = document.activeElement;
+      return field instanceof HTMLTextAreaElement ? texts.push(field.value) > 0 : false;
+    };
+    Object.assign(globalThis, { copied: texts });
+  });
+  await copy.click();
+  expect(await page.evaluate(() => (globalThis as unknown as { copied: string[] }).copied)).toEqual([
+    words(3).join(""),
+  ]);
+  await page.evaluate(() => (document.execCommand = () => false));
+  await copy.click();
+  await page.getByText("Could not copy").first().waitFor();
+  await page.context().close();
+});
+
 it("the app opens without a network, and keeps nothing of a conversation outside of the server", async () => {
   const page = await stage.page();
   await say(page, stage.upstream.script("shell", { pieces: words(9) }));
   await settled(page);
   await page.evaluate(() => navigator.serviceWorker.ready.then(() => undefined));
   await until("the shell is kept", () => page.evaluate(() => navigator.serviceWorker.controller !== null));
+  stage.allow(page, CUT);
   stage.site.cut(true);
   await page.context().setOffline(true);
   await page.reload();

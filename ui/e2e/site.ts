@@ -15,10 +15,10 @@ import { fileURLToPath } from "node:url";
 const isEmbedded = process.env["OUTLAST_UI_EMBEDDED"] !== undefined;
 const dist = fileURLToPath(new URL("../dist/", import.meta.url));
 
-/** What the binary will send: everything that the app must be able to live with. */
+/** What the binary sends: everything that the app must be able to live with. */
 const POLICY =
-  "default-src 'self'; img-src 'self' data: blob:; style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:; " +
-  "script-src 'self'; object-src 'none'; base-uri 'none'; frame-ancestors 'none'";
+  "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; " +
+  "frame-ancestors 'none'";
 
 const TYPES: Readonly<Record<string, string>> = {
   ".html": "text/html; charset=utf-8",

@@ -1,9 +1,9 @@
 /** What the tests share: a server, a model that follows scripts, the app, and browsers. */
 
 import { chromium } from "playwright-core";
-import type { Browser, BrowserContext, BrowserContextOptions, Page } from "playwright-core";
-import { startServer } from "./outlast";
-import type { Server } from "./outlast";
+import type { BrowserContext, BrowserContextOptions, Page } from "playwright-core";
+import { startServer } from "../../client/test/server/outlast";
+import type { Server } from "../../client/test/server/outlast";
 import { startSite } from "./site";
 import type { Site } from "./site";
 import { startUpstream } from "./upstream";
@@ -19,8 +19,12 @@ export interface Stage {
   /** Where the app is. */
   readonly url: string;
   context(options?: BrowserContextOptions): Promise<BrowserContext>;
+  /** A browser of its own whose profile is kept in this folder, as a person's is. */
+  browser(profile: string): Promise<BrowserContext>;
   /** A page of its own context, unless one is given. */
   page(path?: string, context?: BrowserContext): Promise<Page>;
+  /** What a page says about this is part of the test: browsers complain of a network that was cut, for example. */
+  allow(page: Page, what: RegExp): void;
   /** What went wrong in the pages since the last call. */
   complaints(): readonly string[];
   end(): Promise<void>;
@@ -36,9 +40,10 @@ const ARGS = [
   "--disable-sync",
 ];
 
-export function launchBrowser(): Promise<Browser> {
-  return chromium.launch({ executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ARGS });
-}
+const LAUNCH = { executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ARGS };
+
+/** What browsers say about a network that was cut. Whoever cuts it allows it. */
+export const CUT = /net::ERR_|WebSocket connection to .* failed/;
 
 export async function startStage(settings: Readonly<Record<string, string>> = {}): Promise<Stage> {
   const upstream = await startUpstream();
@@ -53,33 +58,39 @@ export async function startStage(settings: Readonly<Record<string, string>> = {}
   });
   const site = await startSite(server.port);
   const { url } = site;
-  const browser = await launchBrowser();
+  const browser = await chromium.launch(LAUNCH);
   const watched: Watched[] = [];
-  const context = async (options: BrowserContextOptions = {}): Promise<BrowserContext> => {
-    const made = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+  const prepare = async (made: BrowserContext): Promise<BrowserContext> => {
     made.setDefaultTimeout(20_000);
     // What was copied is read here; the real clipboard belongs to the machine.
     await made.addInitScript(() => {
       const copied: string[] = [];
       Object.assign(globalThis, { copied });
       Object.defineProperty(navigator, "clipboard", {
+        configurable: true,
         value: { writeText: async (text: string) => void copied.push(text) },
       });
     });
     made.on("page", (page) => watched.push(watchPage(page, url)));
     return made;
   };
+  const viewport = { width: 1280, height: 800 };
+  const context = async (options: BrowserContextOptions = {}): Promise<BrowserContext> =>
+    prepare(await browser.newContext({ viewport, ...options }));
   return {
     server,
     upstream,
     site,
     url,
     context,
+    browser: async (profile) =>
+      prepare(await chromium.launchPersistentContext(profile, { ...LAUNCH, viewport })),
     async page(path = "/", within) {
       const page = await (within ?? (await context())).newPage();
       await page.goto(url + path);
       return page;
     },
+    allow: (page, what) => watched.find((one) => one.page === page)?.allow(what),
     complaints: () => watched.flatMap((one) => one.take()),
     async end() {
       await browser.close();

@@ -1,8 +1,11 @@
 /** An answer outlives whatever happens to the page, the network and the server. */
 
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { agrees, note, say, sees, settled, until, words } from "./person";
-import { startStage } from "./stage";
+import { agrees, lastGeneration, note, say, sees, settled, until, words } from "./person";
+import { CUT, startStage } from "./stage";
 import type { Stage } from "./stage";
 
 let stage: Stage;
@@ -45,41 +48,51 @@ describe("an answer goes on to its end", () => {
   });
 
   it("when the browser is closed and opened again", async () => {
-    const context = await stage.context();
-    const page = await stage.page("/", context);
+    const profile = await mkdtemp(join(tmpdir(), "outlast-profile-"));
+    const browser = await stage.browser(profile);
+    const page = await stage.page("/", browser);
     await say(page, held("closed"));
     await sees(page, "word60");
     const address = new URL(page.url()).pathname;
-    const storageState = await context.storageState();
-    await context.close();
+    await browser.close();
     stage.upstream.go("closed");
-    const again = await stage.page("/", await stage.context({ storageState }));
+    const another = await stage.browser(profile);
+    const again = await stage.page("/", another);
     // The way back is offered where a new conversation begins.
     await again.locator(".way-back").click();
     expect(new URL(again.url()).pathname).toBe(address);
     await settled(again);
+    await sees(again, "word120");
     await agrees(stage, again);
-    await again.context().close();
+    await another.close();
+    await rm(profile, { recursive: true, force: true });
   });
 
-  it("when the device is offline in the middle, and says so quietly", async () => {
+  it("when the device is offline for ten seconds in the middle, and says so quietly", async () => {
     const page = await stage.page();
+    stage.allow(page, CUT);
     await say(page, held("offline"));
     await sees(page, "word60");
     await page.context().setOffline(true);
     stage.site.cut(true);
     await note(page, "You are offline. The answer goes on without you.");
     stage.upstream.go("offline");
+    await page.waitForTimeout(10_000);
+    // Nothing came through, and the server finished it meanwhile.
+    expect(await page.locator(".assistant-message").textContent()).not.toContain("word61");
+    expect((await lastGeneration(stage, page)).status).toBe("completed");
     stage.site.cut(false);
     await page.context().setOffline(false);
     await note(page, "Reconnected, caught up");
     await settled(page);
+    await sees(page, "word120");
     await agrees(stage, page);
     await page.context().close();
   });
 
   it("when the server is killed and started again while the page is open", async () => {
     const page = await stage.page();
+    stage.allow(page, CUT);
     await say(page, held("killed"));
     await sees(page, "word60");
     await stage.server.kill();

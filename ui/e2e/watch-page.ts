@@ -3,18 +3,19 @@
 import type { Page } from "playwright-core";
 
 export interface Watched {
+  readonly page: Page;
+  /** This is part of the test from now on. */
+  allow(what: RegExp): void;
   /** What went wrong since the last call. */
   take(): readonly string[];
 }
 
-/** What browsers themselves say about a network that is gone. The tests that cut it see to that. */
-const NETWORK = /net::ERR_|WebSocket connection to .* failed|Failed to load resource/;
-
 export function watchPage(page: Page, url: string): Watched {
   const heard: string[] = [];
+  const allowed: RegExp[] = [];
   page.on("console", (message) => {
-    if ((message.type() === "error" || message.type() === "warning") && !NETWORK.test(message.text()))
-      heard.push(`console: ${message.text()}`);
+    if (message.type() !== "error" && message.type() !== "warning") return;
+    heard.push(`console: ${message.text()} ${message.location().url}`);
   });
   page.on("pageerror", (error) => heard.push(`error: ${error.message}`));
   page.on("dialog", (dialog) => {
@@ -23,7 +24,11 @@ export function watchPage(page: Page, url: string): Watched {
   });
   page.on("request", (request) => {
     const address = request.url();
-    if (!address.startsWith(url) && !/^(?:data|blob):/.test(address)) heard.push(`request: ${address}`);
+    if (!address.startsWith(url) && !/^(?:data|blob|about):/.test(address)) heard.push(`request: ${address}`);
   });
-  return { take: () => heard.splice(0) };
+  return {
+    page,
+    allow: (what) => void allowed.push(what),
+    take: () => heard.splice(0).filter((text) => !allowed.some((what) => what.test(text))),
+  };
 }

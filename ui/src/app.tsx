@@ -1,6 +1,6 @@
 /** The frame around every page: sidebar, page, and what is said aloud. */
 
-import { useCallback, useRef, useState } from "react";
+import { useRef } from "react";
 import type { ReactNode } from "react";
 import { ChatPage } from "./chat/chat-page";
 import { InspectPage } from "./inspect/inspect-page";
@@ -8,36 +8,41 @@ import { go, useRoute } from "./route";
 import { Announcer } from "./shell/announcer";
 import { Sidebar } from "./shell/sidebar";
 import { useShortcuts } from "./shell/shortcuts";
+import { useDrawer } from "./shell/use-drawer";
 
 export function App(): ReactNode {
   const route = useRoute();
-  const [isDrawerOpen, setDrawerOpen] = useState(false);
+  const drawer = useDrawer();
   const search = useRef<HTMLInputElement>(null);
-  const openDrawer = useCallback(() => setDrawerOpen(true), []);
-  const closeDrawer = useCallback(() => setDrawerOpen(false), []);
   useShortcuts({
     search: () => {
-      setDrawerOpen(true);
+      drawer.open();
       // A closed drawer cannot take the focus: wait until it is open.
       requestAnimationFrame(() => search.current?.focus());
     },
     newChat: () => {
-      closeDrawer();
+      drawer.close();
       go({ type: "new" });
     },
   });
   return (
-    <div className={isDrawerOpen ? "app drawer-open" : "app"}>
+    <div className={drawer.isOpen ? "app drawer-open" : "app"}>
       <a className="skip-link" href="#main">
         Skip to the conversation
       </a>
-      <Sidebar route={route} isOpen={isDrawerOpen} onClose={closeDrawer} searchRef={search} />
-      {isDrawerOpen && <div className="scrim" onClick={closeDrawer} />}
-      <main id="main" tabIndex={-1}>
+      <Sidebar
+        route={route}
+        isOpen={drawer.isOpen}
+        onClose={drawer.close}
+        searchRef={search}
+        drawerRef={drawer.ref}
+      />
+      {drawer.isOpen && <div className="scrim" onClick={drawer.close} />}
+      <main id="main" tabIndex={-1} inert={drawer.isOpen}>
         {route.type === "inspect" ? (
-          <InspectPage key={route.generationId} generationId={route.generationId} onMenu={openDrawer} />
+          <InspectPage key={route.generationId} generationId={route.generationId} onMenu={drawer.open} />
         ) : (
-          <ChatPage id={route.type === "conversation" ? route.id : null} onMenu={openDrawer} />
+          <ChatPage id={route.type === "conversation" ? route.id : null} onMenu={drawer.open} />
         )}
       </main>
       <Announcer />

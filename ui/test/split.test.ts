@@ -85,10 +85,8 @@ describe("a text is cut into blocks", () => {
   });
 
   it("with an open fence as code from its first line", () => {
-    expect(splitBlocks("```js\nlet x")).toEqual([
-      { type: "code", info: "js", text: "let x", isClosed: false },
-    ]);
-    expect(splitBlocks("~~~\n```\n~~~\n")).toEqual([{ type: "code", info: "", text: "```", isClosed: true }]);
+    expect(splitBlocks("```js\nlet x")).toEqual([{ type: "code", info: "js", text: "let x" }]);
+    expect(splitBlocks("~~~\n```\n~~~\n")).toEqual([{ type: "code", info: "", text: "```" }]);
     expect(splitBlocks("```not a `fence`\n")).toMatchObject([{ type: "markdown" }]);
   });
 });

@@ -19,6 +19,7 @@ export interface UseGeneration {
   readonly error: OutlastError | null;
   readonly startGeneration: (content: Content, options?: SendOptions) => Promise<void>;
   readonly cancelGeneration: () => Promise<void>;
+  /** Decides about `pendingApproval` as it was shown by this rendering, never about one that came after. */
   readonly submitApproval: (decision: "approve" | "deny") => Promise<void>;
   readonly resumeGeneration: () => Promise<void>;
   readonly dismissGeneration: () => Promise<void>;
@@ -28,18 +29,19 @@ export interface UseGeneration {
 /** Follows the generation under way in a conversation, also one that began before the page was loaded. */
 export function useGeneration(conversationId: string | null): UseGeneration {
   const { generation, isGenerating, connection, error, conversation } = useConversation(conversationId);
+  const shown = generation?.pendingApproval?.toolUseId;
   const actions = useMemo(
     () => ({
       startGeneration: async (content: Content, options?: SendOptions) =>
         void (await conversation.send(content, options)),
       cancelGeneration: async () => void (await conversation.cancel()),
       submitApproval: async (decision: "approve" | "deny") =>
-        void (await conversation.submitApproval({ decision })),
+        void (await conversation.submitApproval(shown ?? "", { decision })),
       resumeGeneration: async () => void (await conversation.resume()),
       dismissGeneration: async () => void (await conversation.dismiss()),
       retryGeneration: async (mode?: RetryMode) => void (await conversation.retry(mode)),
     }),
-    [conversation],
+    [conversation, shown],
   );
   return {
     generation,

@@ -11,6 +11,9 @@ const binary = resolve(
   process.env["OUTLAST_BIN"] ?? fileURLToPath(new URL("../../../target/debug/outlast", import.meta.url)),
 );
 
+/** Who answers if nobody is named. */
+const DEMO = { OUTLAST_MODELS__DEFAULT__KIND: "demo", OUTLAST_MODELS__DEFAULT__PACE: "5ms" };
+
 export interface Server {
   readonly url: string;
   readonly port: number;
@@ -28,13 +31,9 @@ export async function startServer(settings: Readonly<Record<string, string>> = {
       `there is no server at ${binary}: build it with "cargo build -p outlast", or name one in OUTLAST_BIN`,
     );
   }
-  const data = mkdtempSync(join(tmpdir(), "outlast-client-"));
-  const env = {
-    ...process.env,
-    OUTLAST_MODELS__DEFAULT__KIND: "demo",
-    OUTLAST_MODELS__DEFAULT__PACE: "5ms",
-    ...settings,
-  };
+  const data = mkdtempSync(join(tmpdir(), "outlast-test-"));
+  const isDemo = settings["OUTLAST_MODELS__DEFAULT__KIND"] === undefined;
+  const env = { ...process.env, ...(isDemo && DEMO), ...settings };
   let child = launch(data, 0, env);
   const port = await child.ready;
   return {

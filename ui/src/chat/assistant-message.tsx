@@ -23,8 +23,8 @@ export function AssistantMessage({ message, parts, isWriting, isCurrent }: Assis
         <AssistantPart
           key={place}
           part={part}
-          messageId={message.id}
-          since={message.createdAt}
+          id={`${message.id}:${place}`}
+          since={place === 0 ? message.createdAt : null}
           isWriting={isWriting && place === parts.length - 1}
         />
       ))}
@@ -32,21 +32,19 @@ export function AssistantMessage({ message, parts, isWriting, isCurrent }: Assis
         {isWriting ? (
           <span className="pulse" title="Being written" />
         ) : (
-          <>
-            <CopyButton text={textOfParts(parts)} label="Copy answer" />
-            {message.generationId !== null && (
-              <Link
-                to={{ type: "inspect", generationId: message.generationId }}
-                className="quiet-button"
-                label="Inspect how this answer was made"
-              >
-                <Icon name="inspect" />
-                <span>Inspect</span>
-              </Link>
-            )}
-            {!isCurrent && <Ending message={message} />}
-          </>
+          <CopyButton text={textOfParts(parts)} label="Copy answer" />
         )}
+        {message.generationId !== null && (
+          <Link
+            to={{ type: "inspect", generationId: message.generationId }}
+            className="quiet-button"
+            label={isWriting ? "Inspect how this answer is made" : "Inspect how this answer was made"}
+          >
+            <Icon name="inspect" />
+            <span>Inspect</span>
+          </Link>
+        )}
+        {!isWriting && !isCurrent && <Ending message={message} />}
       </footer>
     </article>
   );
@@ -58,17 +56,17 @@ function textOfParts(parts: readonly Part[]): string {
 
 interface AssistantPartProps {
   readonly part: Part;
-  readonly messageId: string;
-  readonly since: string;
+  readonly id: string;
+  readonly since: string | null;
   readonly isWriting: boolean;
 }
 
-function AssistantPart({ part, messageId, since, isWriting }: AssistantPartProps): ReactNode {
+function AssistantPart({ part, id, since, isWriting }: AssistantPartProps): ReactNode {
   switch (part.type) {
     case "text":
       return <Markdown text={part.text} isStreaming={isWriting} />;
     case "thinking":
-      return <Thinking text={part.text} messageId={messageId} since={since} isThinking={isWriting} />;
+      return <Thinking text={part.text} id={id} since={since} isThinking={isWriting} />;
     case "tool_use":
       return <ToolUse name={part.name} input={part.input} />;
     case "tool_result":

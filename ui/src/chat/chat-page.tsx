@@ -15,7 +15,10 @@ import { quietly } from "./quietly";
 import { keyOf } from "./store-key";
 import { Transcript } from "./transcript";
 import { useAnnouncements } from "./use-announcements";
+import { forgetUnsent } from "./unsent";
+import { saveDraft } from "./drafts";
 import { useModel } from "./use-model";
+import { useSending } from "./use-sending";
 
 export interface ChatPageProps {
   /** Null for a new conversation. */
@@ -44,13 +47,14 @@ export function ChatPage({ id, onMenu }: ChatPageProps): ReactNode {
     if (isGenerating) quietly(chat.cancel());
   });
 
-  const send = (text: string, whenBusy: "queue" | "interrupt"): void =>
-    quietly(chat.send(text, { whenBusy, model: model.chosen ?? undefined }));
-
+  const sending = useSending(chat, model.chosen);
   const isEmpty = chat.id === null && pending.length === 0;
   const isMissing = connection.type === "ended" && connection.error?.status === 404;
+  useEffect(() => {
+    if (isMissing && id !== null) forget(id);
+  }, [isMissing, id]);
   return (
-    <section className="chat" aria-label="Conversation">
+    <section className={id === null ? "chat is-new" : "chat"} aria-label="Conversation">
       <header className="page-head">
         <button
           type="button"
@@ -63,29 +67,41 @@ export function ChatPage({ id, onMenu }: ChatPageProps): ReactNode {
         <h1 className={isEmpty ? "only-narrow" : undefined}>
           <bdi>{title || "Outlast"}</bdi>
         </h1>
-        {!isMissing && <ConnectionNote connection={connection} onRetry={chat.reconnect} />}
+        {!isMissing && (
+          <ConnectionNote
+            key={`n${keyOf(chat.conversation)}`}
+            connection={connection}
+            onRetry={chat.reconnect}
+          />
+        )}
       </header>
       {isMissing ? (
         <MissingState />
       ) : isEmpty ? (
-        <EmptyState onSend={(text) => send(text, "queue")} />
+        <EmptyState onSend={(text) => sending.send(text, "queue")} />
       ) : view === null && pending.length === 0 ? (
         <LoadingState />
       ) : (
-        <Transcript key={keyOf(chat.conversation)} chat={chat} />
+        <Transcript key={keyOf(chat.conversation)} chat={chat} sending={sending} />
       )}
       {!isMissing && (
-        <Composer key={`c${keyOf(chat.conversation)}`} chat={chat} model={model} onSend={send} />
+        <Composer key={`c${keyOf(chat.conversation)}`} chat={chat} model={model} onSend={sending.send} />
       )}
     </section>
   );
+}
+
+/** What was written for a conversation that is gone. */
+function forget(id: string): void {
+  saveDraft(id, "");
+  forgetUnsent(id);
 }
 
 /** Escape stops the answer, unless something that is open has a use for it. */
 function useEscape(action: () => void): void {
   const press = useEffectEvent((event: KeyboardEvent) => {
     if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;
-    if (document.querySelector("dialog[open]") === null) action();
+    if (document.querySelector("dialog[open], .drawer-open") === null) action();
   });
   useEffect(() => {
     const listen = (event: KeyboardEvent): void => press(event);

@@ -5,22 +5,21 @@ import { useEffect, useRef } from "react";
 import type { FormEvent, KeyboardEvent, ReactNode } from "react";
 import { sentence } from "../shell/sentence";
 import { Icon } from "../shell/icon";
+import { isTouch } from "../shell/is-touch";
 import { ModelPicker } from "./model-picker";
 import { quietly } from "./quietly";
 import { useDraft } from "./use-draft";
 import type { ModelChoice } from "./use-model";
+import type { Send } from "./use-sending";
 
 export interface ComposerProps {
   readonly chat: UseConversation;
   readonly model: ModelChoice;
-  readonly onSend: (text: string, whenBusy: "queue" | "interrupt") => void;
+  readonly onSend: Send;
 }
 
-/** Where there is no keyboard, Enter is the only way to a new line. */
-const isTouch = matchMedia("(hover: none) and (pointer: coarse)").matches;
-
 export function Composer({ chat, model, onSend }: ComposerProps): ReactNode {
-  const [text, setText] = useDraft(chat);
+  const [text, setText] = useDraft(chat.id);
   const field = useRef<HTMLTextAreaElement>(null);
   const isBusy = chat.isGenerating || chat.view?.activeRun != null;
   const hasText = text.trim() !== "";
@@ -77,28 +76,26 @@ export function Composer({ chat, model, onSend }: ComposerProps): ReactNode {
                 </button>
               </>
             )}
-            {chat.isGenerating ? (
+            {isBusy ? (
               <button
                 type="button"
                 className="round-button is-stop"
                 aria-label="Stop"
-                title="Stop (Esc)"
+                title={chat.isGenerating ? "Stop (Esc)" : "Stop"}
                 onClick={() => quietly(chat.cancel())}
               >
                 <Icon name="stop" />
               </button>
             ) : (
-              !isBusy && (
-                <button
-                  type="submit"
-                  className="round-button"
-                  aria-label="Send"
-                  title="Send (Enter)"
-                  disabled={!hasText}
-                >
-                  <Icon name="send" />
-                </button>
-              )
+              <button
+                type="submit"
+                className="round-button"
+                aria-label="Send"
+                title="Send (Enter)"
+                disabled={!hasText}
+              >
+                <Icon name="send" />
+              </button>
             )}
           </span>
         </div>

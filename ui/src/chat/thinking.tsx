@@ -9,20 +9,21 @@ import { thoughtBegan, thoughtEnded, thoughtMs } from "./thought-times";
 
 export interface ThinkingProps {
   readonly text: string;
-  readonly messageId: string;
-  /** When the message began. */
-  readonly since: string;
+  /** Names the thought: a message may have several. */
+  readonly id: string;
+  /** When it began, if that is known. */
+  readonly since: string | null;
   /** Whether it is still thinking. */
   readonly isThinking: boolean;
 }
 
-export function Thinking({ text, messageId, since, isThinking }: ThinkingProps): ReactNode {
+export function Thinking({ text, id, since, isThinking }: ThinkingProps): ReactNode {
   const [isOpen, setOpen] = useState(false);
   useEffect(() => {
-    if (isThinking) thoughtBegan(messageId, since);
-    else thoughtEnded(messageId);
-  }, [isThinking, messageId, since]);
-  const ms = isThinking ? null : thoughtMs(messageId);
+    if (isThinking) thoughtBegan(id, since);
+    else thoughtEnded(id);
+  }, [isThinking, id, since]);
+  const ms = isThinking ? null : thoughtMs(id);
   return (
     <details className="thinking" onToggle={(event) => setOpen(event.currentTarget.open)}>
       <summary>

@@ -1,6 +1,6 @@
 /**
  * How long the model thought, as this browser saw it. The transcript does not tell, so it is remembered here
- * for the newest messages. Where nobody watched, nothing is claimed.
+ * for the newest thoughts. Where nobody watched, nothing is claimed.
  */
 
 const KEY = "outlast:thoughts";
@@ -9,15 +9,16 @@ const KEPT = 100;
 const began = new Map<string, number>();
 let known: Map<string, number> | null = null;
 
-export function thoughtBegan(messageId: string, since: string): void {
-  if (!began.has(messageId)) began.set(messageId, Math.min(Date.now(), Date.parse(since)));
+export function thoughtBegan(id: string, since: string | null): void {
+  const now = Date.now();
+  if (!began.has(id)) began.set(id, since === null ? now : Math.min(now, Date.parse(since)));
 }
 
-export function thoughtEnded(messageId: string): void {
-  const start = began.get(messageId);
+export function thoughtEnded(id: string): void {
+  const start = began.get(id);
   if (start === undefined) return;
-  began.delete(messageId);
-  const all = read().set(messageId, Date.now() - start);
+  began.delete(id);
+  const all = read().set(id, Date.now() - start);
   for (const old of [...all.keys()].slice(0, Math.max(0, all.size - KEPT))) all.delete(old);
   try {
     localStorage.setItem(KEY, JSON.stringify([...all]));
@@ -26,9 +27,9 @@ export function thoughtEnded(messageId: string): void {
   }
 }
 
-export function thoughtMs(messageId: string): number | null {
-  const start = began.get(messageId);
-  return read().get(messageId) ?? (start === undefined ? null : Date.now() - start);
+export function thoughtMs(id: string): number | null {
+  const start = began.get(id);
+  return read().get(id) ?? (start === undefined ? null : Date.now() - start);
 }
 
 function read(): Map<string, number> {

@@ -20,14 +20,16 @@ export interface ToolUseProps {
   readonly input: unknown;
   /** Null until it has answered. */
   readonly result?: ToolResultPart | null;
+  /** Whether it is unfolded at first: who decides must have read it. */
+  readonly isOpen?: boolean;
   /** What can be done about it: the place for a decision. */
   readonly children?: ReactNode;
 }
 
-export function ToolUse({ name, input, result = null, children }: ToolUseProps): ReactNode {
+export function ToolUse({ name, input, result = null, isOpen = false, children }: ToolUseProps): ReactNode {
   return (
     <div className="tool-card">
-      <details>
+      <details open={isOpen}>
         <summary>
           <Icon name="tool" />
           <bdi className="tool-name">{showTurns(name)}</bdi>

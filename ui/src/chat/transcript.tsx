@@ -8,12 +8,18 @@ import { MessageRow } from "./message-row";
 import { PendingRow } from "./pending-row";
 import { TurnStatus } from "./turn-status";
 import { useFollow } from "./use-follow";
+import type { Sending } from "./use-sending";
 import { useWindow } from "./use-window";
 
 /** How many older messages are fetched at a time. */
 const PAGE = 200;
 
-export function Transcript({ chat }: { readonly chat: UseConversation }): ReactNode {
+export interface TranscriptProps {
+  readonly chat: UseConversation;
+  readonly sending: Sending;
+}
+
+export function Transcript({ chat, sending }: TranscriptProps): ReactNode {
   const scroller = useRef<HTMLDivElement>(null);
   const { view, pending, generation } = chat;
   const messages = view?.messages ?? [];
@@ -59,8 +65,8 @@ export function Transcript({ chat }: { readonly chat: UseConversation }): ReactN
                 <PendingRow
                   key={message.requestId}
                   message={message}
-                  onResend={chat.resend}
-                  onDiscard={chat.discard}
+                  onResend={sending.resend}
+                  onDiscard={sending.discard}
                 />
               ))}
               <TurnStatus chat={chat} />

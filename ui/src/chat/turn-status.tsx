@@ -5,13 +5,25 @@ import type { UseConversation } from "@outlast/client/react";
 import type { ReactNode } from "react";
 import { sentence } from "../shell/sentence";
 import { Link } from "../shell/link";
-import { ApprovalCard } from "./approval-card";
+import { KeepFocus } from "../shell/keep-focus";
+import { Approvals } from "./approvals";
 import { quietly } from "./quietly";
 import { RetryNote } from "./retry-note";
 import { TurnCard } from "./turn-card";
+import { useMaker } from "./use-maker";
 import { useRetry } from "./use-retry";
 
 export function TurnStatus({ chat }: { readonly chat: UseConversation }): ReactNode {
+  const { generation, view } = chat;
+  const waits = view?.activeRun?.pendingApprovals?.map(({ toolUseId }) => toolUseId) ?? [];
+  return (
+    <KeepFocus about={[generation?.id, generation?.status, ...waits].join(" ")} to=".scroller">
+      <Status chat={chat} />
+    </KeepFocus>
+  );
+}
+
+function Status({ chat }: { readonly chat: UseConversation }): ReactNode {
   const { generation, pending, view } = chat;
   const retry = useRetry(chat);
   // What is being sent will be answered next; how the last one ended is history.
@@ -23,34 +35,19 @@ export function TurnStatus({ chat }: { readonly chat: UseConversation }): ReactN
     case "running":
       return <Running chat={chat} retry={retry} />;
     case "interrupted":
-      return (
-        <TurnCard
-          tone="wait"
-          title="The answer was interrupted"
-          text="The server was stopped in the middle of it. Resume to have it answered anew, or dismiss it and keep what was said."
-        >
-          <button type="button" className="button button-primary" onClick={() => quietly(chat.resume())}>
-            Resume
-          </button>
-          <button type="button" className="button" onClick={() => quietly(chat.dismiss())}>
-            Dismiss
-          </button>
-        </TurnCard>
-      );
+      return <Interrupted key={generation.id} chat={chat} generation={generation} />;
     case "awaiting_approval":
-      return generation.pendingApproval === null ? null : (
-        <ApprovalCard
-          approval={generation.pendingApproval}
-          onDecide={(decision) => quietly(chat.submitApproval({ decision }))}
-        />
-      );
+      return <Approvals chat={chat} />;
     case "paused":
       return (
-        <TurnCard tone="wait" title="Paused" text="It waits for you.">
-          <button type="button" className="button button-primary" onClick={() => quietly(chat.resume())}>
-            Resume
-          </button>
-        </TurnCard>
+        <>
+          <TurnCard tone="wait" title="Paused" text="It waits for you.">
+            <button type="button" className="button button-primary" onClick={() => quietly(chat.resume())}>
+              Resume
+            </button>
+          </TurnCard>
+          <Approvals chat={chat} />
+        </>
       );
     case "completed":
       return generation.endReason === "length" ? (
@@ -86,6 +83,26 @@ function Running({ chat, retry }: RunningProps): ReactNode {
   // Before the first word, and between a tool and the next one, nothing else shows that work goes on.
   const isSpeaking = Object.values(chat.view?.overlayParts ?? {}).some((parts) => parts.length > 0);
   return isSpeaking ? null : <Working />;
+}
+
+function Interrupted({ chat, generation }: Props): ReactNode {
+  const maker = useMaker(generation.id);
+  const text =
+    maker === "worker"
+      ? "The program that makes it was not heard. It goes on when that program is back, or dismiss it and keep what was said."
+      : "The server was stopped in the middle of it. Resume to have it answered anew, or dismiss it and keep what was said.";
+  return (
+    <TurnCard tone="wait" title="The answer was interrupted" text={maker === null ? "" : text}>
+      {maker === "server" && (
+        <button type="button" className="button button-primary" onClick={() => quietly(chat.resume())}>
+          Resume
+        </button>
+      )}
+      <button type="button" className="button" onClick={() => quietly(chat.dismiss())}>
+        Dismiss
+      </button>
+    </TurnCard>
+  );
 }
 
 /** Three dots, where the answer will be. */

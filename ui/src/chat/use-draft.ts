@@ -1,30 +1,28 @@
-/**
- * What was written and not sent outlives a reload, for each conversation. So does what was sent and did not
- * arrive: it is a draft again then.
- */
+/** The text in the field. It outlives a reload, and only what was changed here is written down. */
 
-import { contentText } from "@outlast/client";
-import type { UseConversation } from "@outlast/client/react";
-import { useEffect, useEffectEvent, useState } from "react";
+import { useEffect, useEffectEvent, useRef, useState } from "react";
+import { readDraft, saveDraft } from "./drafts";
 
 const SAVE_AFTER_MS = 250;
-/** A draft with the words of a message that is this young was sent, and only the answer was lost. */
-const JUST_SENT_MS = 120_000;
 
-export function useDraft(chat: UseConversation): readonly [string, (text: string) => void] {
-  const [text, setText] = useState(() => load(chat.id));
-  const { id, view } = chat;
-  const unsent = chat.pending
-    .filter(({ status }) => status !== "sent")
-    .map(({ content }) => contentText(content))
-    .join("\n\n");
-  const kept = text.trim() === "" ? unsent : text;
-  const store = useEffectEvent(() => save(id, kept));
-
+export function useDraft(id: string | null): readonly [string, (text: string) => void] {
+  const [text, setText] = useState(() => readDraft(id));
+  // Another tab may write in the same conversation: what was not touched here is not this tab's to keep or clear.
+  const isChanged = useRef(false);
+  const store = useEffectEvent(() => {
+    if (isChanged.current) saveDraft(id, text);
+    isChanged.current = false;
+  });
+  const change = (text: string): void => {
+    isChanged.current = text !== "";
+    // At once: what was sent is no draft, and the conversation may be given its id in the next moment.
+    if (text === "") saveDraft(id, "");
+    setText(text);
+  };
   useEffect(() => {
     const timer = setTimeout(store, SAVE_AFTER_MS);
     return () => clearTimeout(timer);
-  }, [id, kept]);
+  }, [text]);
   useEffect(() => {
     const leave = (): void => store();
     addEventListener("pagehide", leave);
@@ -33,39 +31,15 @@ export function useDraft(chat: UseConversation): readonly [string, (text: string
       leave();
     };
   }, []);
+
   // A new conversation takes its draft along when it gets its id.
-  const [wasNew] = useState(chat.id === null);
+  const [was, setWas] = useState(id);
   useEffect(() => {
-    if (wasNew && id !== null) save(null, "");
-  }, [wasNew, id]);
-
-  const last = view?.messages.findLast(({ role }) => role === "user");
-  const [isChecked, setChecked] = useState(false);
-  if (!isChecked && view !== null) {
-    setChecked(true);
-    const isFresh = last !== undefined && Date.now() - Date.parse(last.createdAt) < JUST_SENT_MS;
-    if (isFresh && last.content.trim() === text.trim()) setText("");
-  }
-  return [text, setText];
-}
-
-function keyOf(id: string | null): string {
-  return `outlast:draft:${id ?? "new"}`;
-}
-
-function load(id: string | null): string {
-  try {
-    return localStorage.getItem(keyOf(id)) ?? "";
-  } catch {
-    return "";
-  }
-}
-
-function save(id: string | null, text: string): void {
-  try {
-    if (text.trim() === "") localStorage.removeItem(keyOf(id));
-    else localStorage.setItem(keyOf(id), text);
-  } catch {
-    // Full or forbidden: then a reload forgets it.
-  }
+    if (was !== null || id === null) return;
+    setWas(id);
+    if (readDraft(null) !== text) return;
+    saveDraft(null, "");
+    saveDraft(id, text);
+  }, [was, id, text]);
+  return [text, change];
 }

@@ -3,8 +3,8 @@
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import type { RefObject } from "react";
 
-/** This near to the end counts as at the end. */
-const NEAR_PX = 56;
+/** This near to the end is at the end: zoomed pages round. */
+const AT_END_PX = 4;
 
 export interface Follow {
   readonly isFollowing: boolean;
@@ -18,6 +18,8 @@ export interface Follow {
 export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: string | undefined): Follow {
   const content = useRef<HTMLDivElement>(null);
   const following = useRef(true);
+  /** Where this has put the reader last. */
+  const placed = useRef(0);
   const [isFollowing, setFollowing] = useState(true);
 
   const set = useCallback((value: boolean) => {
@@ -27,7 +29,9 @@ export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: st
 
   const toEnd = useCallback(() => {
     const element = scroller.current;
-    if (element !== null) element.scrollTop = element.scrollHeight;
+    if (element === null) return;
+    element.scrollTop = element.scrollHeight;
+    placed.current = element.scrollTop;
   }, [scroller]);
 
   const follow = useCallback(() => {
@@ -45,14 +49,17 @@ export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: st
     const element = scroller.current;
     const inner = content.current;
     if (element === null || inner === null) return;
-    let last = element.scrollTop;
     const scrolled = (): void => {
       const { scrollTop, scrollHeight, clientHeight } = element;
-      const isAtEnd = scrollHeight - scrollTop - clientHeight < NEAR_PX;
-      // Only a move upwards is a wish to read on there: growing text moves the end, not the reader.
-      if (isAtEnd && scrollTop >= last - 1) set(true);
-      else if (scrollTop < last - 1 && !isAtEnd) set(false);
-      last = scrollTop;
+      const isAtEnd = scrollHeight - scrollTop - clientHeight <= AT_END_PX;
+      // Growing text moves the end, not the reader; text that was withdrawn leaves both at the end. Whoever is found
+      // above the place where this has put them wants to read on there, however small the move.
+      if (following.current) {
+        if (!isAtEnd && scrollTop < placed.current - 1) set(false);
+      } else if (isAtEnd) {
+        placed.current = scrollTop;
+        set(true);
+      }
     };
     const grew = new ResizeObserver(() => following.current && toEnd());
     grew.observe(inner);

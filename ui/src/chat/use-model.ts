@@ -18,11 +18,18 @@ export function useModel(): ModelChoice {
   const [chosen, setChosen] = useState(readChoice);
   useEffect(() => {
     const stop = new AbortController();
-    client.listModels({ signal: stop.signal }).then(
-      (models) => setModels(models.map(({ id }) => id)),
-      // Without the list the server's own choice answers.
-      () => {},
-    );
+    const read = (): void => {
+      if (document.visibilityState === "hidden") return;
+      client.listModels({ signal: stop.signal }).then(
+        (models) => setModels(models.map(({ id }) => id)),
+        // Without the list what was chosen is asked for, and if there is no such model, the server says so.
+        () => {},
+      );
+    };
+    read();
+    // The list may not have been there to be read, or be another one after a restart.
+    addEventListener("online", read, stop);
+    document.addEventListener("visibilitychange", read, stop);
     return () => stop.abort();
   }, []);
   const choose = (model: string): void => {
@@ -33,7 +40,8 @@ export function useModel(): ModelChoice {
       // A private window forgets it.
     }
   };
-  return { models, chosen: chosen !== null && models.includes(chosen) ? chosen : null, choose };
+  const isGone = chosen !== null && models.length > 0 && !models.includes(chosen);
+  return { models, chosen: isGone ? null : chosen, choose };
 }
 
 function readChoice(): string | null {

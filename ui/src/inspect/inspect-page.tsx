@@ -1,7 +1,7 @@
 /** How an answer was made: its whole log, as a timeline, as figures, and event by event. */
 
 import type { OutlastEvent } from "@outlast/client";
-import { useEffect, useMemo, useState } from "react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import type { ReactNode } from "react";
 import { showTurns } from "../markdown/bidi";
 import { Markdown } from "../markdown/markdown";
@@ -40,6 +40,7 @@ export function InspectPage({ generationId, onMenu }: InspectPageProps): ReactNo
   const answer = useAnswer(events, replay.count);
   const [hidden, setHidden] = useState<ReadonlySet<string>>(() => new Set());
   const [selected, setSelected] = useState<OutlastEvent | null>(null);
+  const panes = useRef<HTMLDivElement>(null);
   const listed = useMemo(
     () => events.slice(0, replay.count).filter(({ type }) => !hidden.has(type)),
     [events, replay.count, hidden],
@@ -100,7 +101,7 @@ export function InspectPage({ generationId, onMenu }: InspectPageProps): ReactNo
         <ReplayBar replay={replay} />
         {answer !== "" && <Answer text={answer} isStreaming={!log.isOver || cursor !== null} />}
         <TypeFilter events={events} hidden={hidden} onChange={setHidden} />
-        <div className={selected === null ? "event-panes" : "event-panes is-split"}>
+        <div ref={panes} className={selected === null ? "event-panes" : "event-panes is-split"}>
           <EventList events={listed} start={timeline.start} selected={selected} onSelect={setSelected} />
           {selected !== null && (
             <aside className="event-json" aria-label="The event">
@@ -111,7 +112,10 @@ export function InspectPage({ generationId, onMenu }: InspectPageProps): ReactNo
                   type="button"
                   className="icon-button"
                   aria-label="Close event"
-                  onClick={() => setSelected(null)}
+                  onClick={() => {
+                    setSelected(null);
+                    panes.current?.querySelector<HTMLElement>("[role=listbox]")?.focus();
+                  }}
                 >
                   <Icon name="close" />
                 </button>

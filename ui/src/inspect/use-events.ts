@@ -1,7 +1,7 @@
 /** All events of a generation, as they are and as they come. */
 
 import { isEnd, OutlastError } from "@outlast/client";
-import type { Connection, OutlastEvent } from "@outlast/client";
+import type { OutlastEvent } from "@outlast/client";
 import { useEffect, useState } from "react";
 import { client } from "../client";
 
@@ -12,7 +12,6 @@ export interface Log {
   readonly isOver: boolean;
   /** Whether the events are gone and only what they added up to is left. */
   readonly isForgotten: boolean;
-  readonly connection: Connection;
   readonly error: OutlastError | null;
 }
 
@@ -21,7 +20,6 @@ const NOTHING: Log = {
   size: 0,
   isOver: false,
   isForgotten: false,
-  connection: { type: "idle" },
   error: null,
 };
 
@@ -40,21 +38,34 @@ export function useEvents(generationId: string): Log {
         setLog({ ...NOTHING, ...rest, events, size: events.length });
       });
     };
-    const follow = async (): Promise<void> => {
-      const onConnection = (connection: Connection): void => tell({ connection });
-      const { signal } = stop;
-      for await (const event of client.subscribeGeneration(generationId, { signal, onConnection })) {
+    const follow = async (signal: AbortSignal): Promise<void> => {
+      const after = events.at(-1)?.seq;
+      const known = after === undefined ? {} : { after };
+      for await (const event of client.subscribeGeneration(generationId, { signal, ...known })) {
         if (event.type === "snapshot") return tell({ isForgotten: true, isOver: true });
         events.push(event);
         tell({ isOver: isEnd(event) });
       }
     };
-    follow().catch((error: unknown) => {
-      if (error instanceof OutlastError) tell({ error });
-      else if (!stop.signal.aborted) throw error;
-    });
+    // Browsers allow six of these connections for all tabs together. One that nobody looks at has none.
+    let following: AbortController | null = null;
+    const look = (): void => {
+      const isSeen = document.visibilityState === "visible" && !stop.signal.aborted && !rest.isOver;
+      if (isSeen === (following !== null)) return;
+      following?.abort();
+      following = isSeen ? new AbortController() : null;
+      if (following === null) return;
+      const { signal } = following;
+      follow(signal).catch((error: unknown) => {
+        if (error instanceof OutlastError) tell({ error });
+        else if (!signal.aborted) throw error;
+      });
+    };
+    look();
+    document.addEventListener("visibilitychange", look, stop);
     return () => {
       stop.abort();
+      look();
       cancelAnimationFrame(frame);
     };
   }, [generationId]);

@@ -7,7 +7,7 @@ import { cutLong, MAX_BLOCK } from "./cut-long";
 
 export type Block =
   | { readonly type: "markdown"; readonly text: string }
-  | { readonly type: "code"; readonly info: string; readonly text: string; readonly isClosed: boolean };
+  | { readonly type: "code"; readonly info: string; readonly text: string };
 
 /** A block and where the next one may begin. `isOpen`: more text may change it. */
 interface Found {
@@ -75,14 +75,14 @@ function codeBlock(text: string, start: number, fence: RegExpExecArray): Found {
     if (isTickNear(text, at, ticks) && close.test(lineAt(text, at))) {
       const code = text.slice(first, Math.max(first, at - 1));
       return {
-        blocks: [{ type: "code", info, text: code, isClosed: true }],
+        blocks: [{ type: "code", info, text: code }],
         end: next,
         isOpen: !endsLine(text, next),
       };
     }
     at = next;
   }
-  const block: Block = { type: "code", info, text: text.slice(first), isClosed: false };
+  const block: Block = { type: "code", info, text: text.slice(first) };
   return { blocks: [block], end: text.length, isOpen: true };
 }
 

@@ -1,7 +1,7 @@
 /** One conversation in the list, with what is going on in it. */
 
 import type { ConversationDocument, ConversationStatus } from "@outlast/client";
-import { memo, useState } from "react";
+import { memo, useEffect, useRef, useState } from "react";
 import type { ReactNode } from "react";
 import { Icon } from "./icon";
 import { Link } from "./link";
@@ -28,6 +28,13 @@ export interface ConversationRowProps {
 export const ConversationRow = memo(function ConversationRow(props: ConversationRowProps): ReactNode {
   const { conversation, isCurrent, onOpen, onRename, onDelete } = props;
   const [isRenaming, setRenaming] = useState(false);
+  const pencil = useRef<HTMLButtonElement>(null);
+  const wasRenaming = useRef(false);
+  useEffect(() => {
+    // The field is gone, and took the focus with it unless that went elsewhere.
+    if (wasRenaming.current && document.activeElement === document.body) pencil.current?.focus();
+    wasRenaming.current = isRenaming;
+  }, [isRenaming]);
   const title = titleOf(conversation);
   const state = STATES[conversation.generationStatus];
   if (isRenaming)
@@ -53,6 +60,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
       </Link>
       <span className="row-actions">
         <button
+          ref={pencil}
           type="button"
           className="icon-button"
           aria-label={`Rename ${title}`}

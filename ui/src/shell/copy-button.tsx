@@ -3,6 +3,7 @@
 import { useEffect, useState } from "react";
 import type { ReactNode } from "react";
 import { announce } from "./announcer";
+import { copyText } from "./copy-text";
 import { Icon } from "./icon";
 
 const SAID_MS = 1_600;
@@ -22,12 +23,9 @@ export function CopyButton({ text, label, words }: CopyButtonProps): ReactNode {
     return () => clearTimeout(timer);
   }, [done]);
   const copy = async (): Promise<void> => {
-    const result = await navigator.clipboard.writeText(text).then(
-      () => "copied" as const,
-      () => "failed" as const,
-    );
-    setDone(result);
-    announce(result === "copied" ? "Copied" : "Could not copy");
+    const isCopied = await copyText(text);
+    setDone(isCopied ? "copied" : "failed");
+    announce(isCopied ? "Copied" : "Could not copy");
   };
   return (
     <button
@@ -37,8 +35,10 @@ export function CopyButton({ text, label, words }: CopyButtonProps): ReactNode {
       title={label}
       onClick={() => void copy()}
     >
-      <Icon name={done === "copied" ? "check" : "copy"} />
-      {words !== undefined && <span>{done === "failed" ? "Not allowed" : words}</span>}
+      <Icon name={done === "copied" ? "check" : done === "failed" ? "alert" : "copy"} />
+      {(words !== undefined || done === "failed") && (
+        <span>{done === "failed" ? "Could not copy" : words}</span>
+      )}
     </button>
   );
 }

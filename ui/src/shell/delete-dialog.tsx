@@ -9,12 +9,14 @@ export interface DeleteDialogProps {
   readonly onClose: () => void;
 }
 
+/** It is closed rather than taken away, so that the browser gives the focus back to where it was. */
 export function DeleteDialog({ title, onDelete, onClose }: DeleteDialogProps): ReactNode {
   const dialog = useRef<HTMLDialogElement>(null);
   const [failed, setFailed] = useState<string | null>(null);
   useEffect(() => dialog.current?.showModal(), []);
+  const close = (): void => dialog.current?.close();
   const remove = async (): Promise<void> => {
-    await onDelete().then(onClose, (error: unknown) =>
+    await onDelete().then(close, (error: unknown) =>
       setFailed(error instanceof Error ? error.message : "it failed"),
     );
   };
@@ -26,7 +28,7 @@ export function DeleteDialog({ title, onDelete, onClose }: DeleteDialogProps): R
       </p>
       {failed !== null && <p role="alert">It could not be deleted: {failed}.</p>}
       <div className="dialog-buttons">
-        <button type="button" className="button" autoFocus onClick={onClose}>
+        <button type="button" className="button" autoFocus onClick={close}>
           Keep
         </button>
         <button type="button" className="button button-danger" onClick={() => void remove()}>

@@ -4,11 +4,14 @@ import { useConversations } from "@outlast/client/react";
 import type { ConversationDocument } from "@outlast/client";
 import { useDeferredValue, useState } from "react";
 import type { KeyboardEvent, ReactNode, RefObject } from "react";
+import { saveDraft } from "../chat/drafts";
+import { forgetUnsent } from "../chat/unsent";
 import { go } from "../route";
 import type { Route } from "../route";
 import { ConversationRow } from "./conversation-row";
 import { DeleteDialog } from "./delete-dialog";
 import { Icon } from "./icon";
+import { isTouch } from "./is-touch";
 import { Link } from "./link";
 import { Logo } from "./logo";
 import { ThemeToggle } from "./theme-toggle";
@@ -19,9 +22,10 @@ export interface SidebarProps {
   readonly isOpen: boolean;
   readonly onClose: () => void;
   readonly searchRef: RefObject<HTMLInputElement | null>;
+  readonly drawerRef: RefObject<HTMLElement | null>;
 }
 
-export function Sidebar({ route, isOpen, onClose, searchRef }: SidebarProps): ReactNode {
+export function Sidebar({ route, isOpen, onClose, searchRef, drawerRef }: SidebarProps): ReactNode {
   const { conversations, isLoading, hasMore, error, list } = useConversations();
   const [query, setQuery] = useState("");
   const [doomed, setDoomed] = useState<ConversationDocument | null>(null);
@@ -33,18 +37,39 @@ export function Sidebar({ route, isOpen, onClose, searchRef }: SidebarProps): Re
   };
   const press = (event: KeyboardEvent): void => {
     if (event.key === "Enter" && shown[0] !== undefined && words !== "") open(shown[0].id);
-    if (event.key === "Escape") {
+    if (event.key === "Escape" && query !== "") {
       event.stopPropagation();
-      if (query === "") onClose();
       setQuery("");
     }
   };
+  const escape = (event: KeyboardEvent): void => {
+    if (event.key !== "Escape" || !isOpen) return;
+    event.stopPropagation();
+    onClose();
+  };
   const remove = async (id: string): Promise<void> => {
     await list.remove(id);
+    saveDraft(id, "");
+    forgetUnsent(id);
     if (route.type === "conversation" && route.id === id) go({ type: "new" }, "replace");
   };
+  const decided = (): void => {
+    setDoomed(null);
+    // The row may be gone, and with it the button that the focus would go back to.
+    requestAnimationFrame(() => {
+      if (document.activeElement !== document.body) return;
+      const field = isTouch ? null : document.querySelector<HTMLElement>("#main .is-new textarea");
+      (field ?? drawerRef.current)?.focus();
+    });
+  };
   return (
-    <nav className={isOpen ? "sidebar is-open" : "sidebar"} aria-label="Conversations">
+    <nav
+      ref={drawerRef}
+      className={isOpen ? "sidebar is-open" : "sidebar"}
+      aria-label="Conversations"
+      tabIndex={-1}
+      onKeyDown={escape}
+    >
       <div className="sidebar-top">
         <Link to={{ type: "new" }} className="brand" label="Outlast, new chat" onFollow={onClose}>
           <Logo />
@@ -102,11 +127,7 @@ export function Sidebar({ route, isOpen, onClose, searchRef }: SidebarProps): Re
         )}
       </div>
       {doomed !== null && (
-        <DeleteDialog
-          title={titleOf(doomed)}
-          onDelete={() => remove(doomed.id)}
-          onClose={() => setDoomed(null)}
-        />
+        <DeleteDialog title={titleOf(doomed)} onDelete={() => remove(doomed.id)} onClose={decided} />
       )}
     </nav>
   );

@@ -1,6 +1,6 @@
 //! The web app, from the binary itself.
 
-use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::error::Problem;
@@ -8,18 +8,22 @@ use super::error::Problem;
 /// Paths and bytes of the app; empty if it was not built before the server.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/app.rs"));
 
-/// Nothing from elsewhere, no script but the app's own files, no frame around it.
-const POLICY: &str = "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; \
-     img-src 'self' data: blob:; connect-src 'self' ws: wss:; object-src 'none'; base-uri 'none'; \
+/// Nothing from elsewhere and to nobody else, no script or style but the app's own files, no frame around it. A
+/// picture may be in the message itself.
+const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
 
 /// Names with a hash in them never change.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
 /// Answers whatever is no other route: a file of the app, or the app itself for its own paths.
-pub(crate) async fn file(uri: Uri) -> Response {
+pub(crate) async fn file(method: Method, uri: Uri) -> Response {
     let path = uri.path().trim_start_matches('/');
     let found = find(path).or_else(|| is_page(path).then(|| find("index.html")).flatten());
+    if (found.is_some() || is_page(path)) && method != Method::GET && method != Method::HEAD {
+        let allow = [(header::ALLOW, "GET, HEAD")];
+        return (StatusCode::METHOD_NOT_ALLOWED, allow, Problem::wrong_method()).into_response();
+    }
     match found {
         Some((name, bytes)) => answer(name, bytes),
         None if is_page(path) && FILES.is_empty() => not_built(),
@@ -75,6 +79,28 @@ mod tests {
     fn only_paths_of_the_app_lead_to_the_app() {
         assert!(is_page("") && is_page("c/conv_1") && is_page("inspect/gen_1"));
         assert!(!is_page("v1/nothing") && !is_page("wp-login.php") && !is_page("assets/gone.js"));
+    }
+
+    #[tokio::test]
+    async fn the_app_is_read_and_never_written_to() {
+        for path in ["/", "/c/conv_1", "/inspect/gen_1"] {
+            for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
+                let response = file(method.clone(), Uri::from_static(path)).await;
+                assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{method} {path}");
+                assert_eq!(response.headers()[header::ALLOW], "GET, HEAD");
+            }
+            let read = file(Method::HEAD, Uri::from_static(path)).await;
+            assert_ne!(read.status(), StatusCode::METHOD_NOT_ALLOWED);
+        }
+        let nowhere = file(Method::POST, Uri::from_static("/v1/nowhere")).await;
+        assert_eq!(nowhere.status(), StatusCode::NOT_FOUND);
+    }
+
+    #[test]
+    fn a_page_talks_to_its_own_server_alone() {
+        for word in ["unsafe", "blob:", "ws:", "wss:", "http", "*"] {
+            assert!(!POLICY.contains(word), "{word}");
+        }
     }
 
     #[test]
