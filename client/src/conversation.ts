@@ -2,12 +2,11 @@
 
 import type * as api from "./api.js";
 import type { OutlastClient } from "./client.js";
-import { isEnd } from "./event.js";
 import type { OutlastEvent } from "./event.js";
 import { applyAll } from "./fold.js";
 import { Follower } from "./follower.js";
 import { generationOf } from "./generation-state.js";
-import type { GenerationState, ScheduledRetry } from "./generation-state.js";
+import type { GenerationState } from "./generation-state.js";
 import { isUnderWay } from "./generation.js";
 import type { RetryMode } from "./generation.js";
 import { pathOf } from "./http.js";
@@ -49,7 +48,6 @@ export class Conversation extends Store<ConversationSnapshot> {
   #view: View | null = null;
   #follower: Follower | null = null;
   #unwatch: () => void = () => {};
-  #retry: ScheduledRetry | null = null;
   #isLoadingOlder = false;
   #error: OutlastError | null = null;
 
@@ -172,7 +170,7 @@ export class Conversation extends Store<ConversationSnapshot> {
       view,
       pending,
       connection: this.#follower?.connection ?? { type: "idle" },
-      generation: view && generationOf(view, this.#retry),
+      generation: view && generationOf(view),
       isGenerating:
         run === "running" || run === "queued" || pending.some(({ status }) => status !== "failed"),
       lastEnd: view && view.lastEnd,
@@ -226,7 +224,6 @@ export class Conversation extends Store<ConversationSnapshot> {
   // What happens
 
   #take(events: readonly OutlastEvent[]): void {
-    for (const event of events) this.#note(event);
     // The first event of a first connection is a snapshot, which replaces whatever was there.
     const view = applyAll(this.#view ?? emptyView("", ""), events);
     this.#view = view;
@@ -237,12 +234,6 @@ export class Conversation extends Store<ConversationSnapshot> {
     if (events.some(({ type }) => !type.endsWith(".delta")))
       this.#shared.news.tell({ type: "seen", conversation: view.conversation });
     this.changed();
-  }
-
-  /** What an event tells beside what it does to the view. */
-  #note(event: OutlastEvent): void {
-    if (event.type === "retry.scheduled") this.#retry = { ...event.payload, ts: event.ts };
-    if (event.type === "chat.started" || event.type === "snapshot" || isEnd(event)) this.#retry = null;
   }
 
   #hear(news: News): void {

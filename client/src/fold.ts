@@ -47,6 +47,8 @@ export function apply(before: View, event: OutlastEvent): View {
       return close(view, event.generationId, "complete", null);
     case "attempt.retracted":
       return wait(retract(view, event.payload.messageIds), event.generationId, () => []);
+    case "retry.scheduled":
+      return delay(view, event);
     case "chat.interrupted":
       return turn(view, event.generationId, "interrupted");
     case "chat.resumed":
@@ -57,7 +59,7 @@ export function apply(before: View, event: OutlastEvent): View {
       return end(view, event);
     default:
       // None of these changes what is shown, nor does an event of a newer server; only the position counts.
-      event satisfies ToolEvent | { readonly type: "usage" | "retry.scheduled" };
+      event satisfies ToolEvent | { readonly type: "usage" };
       return view;
   }
 }
@@ -133,9 +135,20 @@ function start(view: View, event: ChatEvent & { readonly type: "chat.started" })
     view = counted(withRun({ ...view, queue: view.queue.filter((run) => run !== waiting) }, waiting));
   const run = view.activeRun;
   if (run?.generationId !== event.generationId) return view;
-  const startedAt = run.startedAt ?? event.ts;
+  const { retry: _, ...rest } = run as ActiveRun;
+  const startedAt = rest.startedAt ?? event.ts;
   const { attempt } = event.payload;
-  return turn({ ...view, activeRun: { ...run, attempt, startedAt } }, run.generationId, "running");
+  return turn({ ...view, activeRun: { ...rest, attempt, startedAt } }, rest.generationId, "running");
+}
+
+function delay(
+  view: View,
+  { generationId, payload, ts }: ChatEvent & { readonly type: "retry.scheduled" },
+): View {
+  const run = view.activeRun;
+  return run?.generationId === generationId
+    ? { ...view, activeRun: { ...run, retry: { ...payload, ts } } }
+    : view;
 }
 
 function open(view: View, event: ChatEvent & { readonly type: "assistant.segment.started" }): View {

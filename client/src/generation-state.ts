@@ -3,16 +3,7 @@
 import type { ConversationStatus, GenerationStatus, PendingApproval } from "./generation.js";
 import type { Part } from "./message.js";
 import { partsOf } from "./view.js";
-import type { View } from "./view.js";
-
-/** Why a run waits before its next attempt. */
-export interface ScheduledRetry {
-  readonly attempt: number;
-  readonly delayMs: number;
-  readonly reason: string;
-  /** From when `delayMs` counts. */
-  readonly ts: string;
-}
+import type { ScheduledRetry, View } from "./view.js";
 
 /** The generation under way, or else the last one. */
 export interface GenerationState {
@@ -30,13 +21,13 @@ export interface GenerationState {
   readonly errorMessage: string | null;
 }
 
-export function generationOf(view: View, retry: ScheduledRetry | null): GenerationState | null {
+export function generationOf(view: View): GenerationState | null {
   const id = view.conversation.currentGenerationId;
   if (id === null) return null;
   const run = view.activeRun?.generationId === id ? view.activeRun : null;
   const end = run === null ? view.lastEnd : null;
   const status = run?.status ?? statusOf(view.conversation.generationStatus);
-  const { model = null, attempt = null, startedAt = null, pendingApprovals = [] } = run ?? {};
+  const { model = null, attempt = null, startedAt = null, retry = null, pendingApprovals = [] } = run ?? {};
   return {
     id,
     status,
@@ -45,7 +36,7 @@ export function generationOf(view: View, retry: ScheduledRetry | null): Generati
     model,
     attempt,
     startedAt,
-    retry: run && retry,
+    retry,
     endReason: end?.reason ?? null,
     errorMessage: end?.errorMessage ?? null,
   };

@@ -16,7 +16,7 @@ export type {
   RetryMode,
   RetryOf,
 } from "./generation.js";
-export type { GenerationState, ScheduledRetry } from "./generation-state.js";
+export type { GenerationState } from "./generation-state.js";
 export type { SubscribeOptions } from "./generation-stream.js";
 export type { Connection } from "./machine.js";
 export type {
@@ -41,4 +41,4 @@ export type { Schedule } from "./store.js";
 export type { Sink, Target, Transport } from "./transport.js";
 export type { SocketClass, SocketLike } from "./websocket-transport.js";
 export { emptyView, partsOf, textOf } from "./view.js";
-export type { ActiveRun, GenerationEnd, QueuedRun, View } from "./view.js";
+export type { ActiveRun, GenerationEnd, QueuedRun, View, ScheduledRetry } from "./view.js";

@@ -15,6 +15,17 @@ export interface ActiveRun {
   readonly queued: number;
   /** What a person is asked to decide about, oldest first; absent if nothing. */
   readonly pendingApprovals?: readonly PendingApproval[];
+  /** The attempt that waits for its time; absent if none does. */
+  readonly retry?: ScheduledRetry;
+}
+
+/** Why a run waits before its next attempt. */
+export interface ScheduledRetry {
+  readonly attempt: number;
+  readonly delayMs: number;
+  readonly reason: string;
+  /** From when `delayMs` counts. */
+  readonly ts: string;
 }
 
 /** How a generation ended. */

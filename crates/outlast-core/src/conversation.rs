@@ -1,11 +1,12 @@
 //! The state of a conversation: what its log adds up to.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::generation::{Approval, Decided, Phase, Segment};
+use crate::generation::{Approval, Decided, Phase, ScheduledRetry, Segment};
 use crate::message::TextKind;
 use crate::{
     ConversationId, Entry, Event, Generation, GenerationId, MessageId, MessageStatus, Part, RetryMode,
@@ -182,6 +183,7 @@ impl Conversation {
             attempt_seq: Seq::ZERO,
             failures: 0,
             lost_in_a_row: 0,
+            retry: None,
             segments: Vec::new(),
             approvals: Vec::new(),
             tool_bytes: 0,
@@ -272,11 +274,12 @@ impl Generation {
                 self.tool_bytes = 0;
                 self.segments.retain(|segment| !message_ids.contains(&segment.message));
             }
-            Event::RetryScheduled { delay_ms, .. } => {
+            Event::RetryScheduled { attempt, delay_ms, reason } => {
                 self.failures += 1;
                 self.lost_in_a_row = 0;
-                self.phase =
-                    Phase::Retrying { until: entry.ts.after(std::time::Duration::from_millis(*delay_ms)) };
+                let (attempt, delay_ms, reason, ts) = (*attempt, *delay_ms, reason.clone(), entry.ts);
+                self.retry = Some(ScheduledRetry { attempt, delay_ms, reason, ts });
+                self.phase = Phase::Retrying { until: ts.after(Duration::from_millis(delay_ms)) };
             }
             Event::Interrupted { .. } => self.phase = Phase::Interrupted,
             Event::Resumed { .. } => {
@@ -302,6 +305,7 @@ impl Generation {
     fn begin_attempt(&mut self, entry: &Entry, attempt: u32) {
         self.attempt = attempt;
         self.attempt_seq = entry.seq;
+        self.retry = None;
         // A call that is begun while one should be under way, and not by somebody's word just now, takes the
         // place of one that was lost.
         if self.phase == Phase::Running && self.at_work_since != Some(entry.ts) {

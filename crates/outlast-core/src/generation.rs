@@ -67,6 +67,9 @@ pub struct Generation {
     /// Attempts lost with their owners since the start, the last failure of the upstream or the last resume.
     #[serde(default)]
     pub lost_in_a_row: u32,
+    /// The attempt that waits for its time, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<ScheduledRetry>,
     /// What the assistant said that was not withdrawn.
     pub segments: Vec<Segment>,
     /// What a person was asked to decide about, oldest first.
@@ -81,6 +84,20 @@ pub struct Generation {
     pub output_tokens: u64,
     /// Pieces received from the upstream, all attempts together.
     pub chunks_received: u64,
+}
+
+/// An attempt that waits for its time, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ScheduledRetry {
+    /// Which attempt.
+    pub attempt: u32,
+    /// How long it waits.
+    pub delay_ms: u64,
+    /// What went wrong with the last one.
+    pub reason: String,
+    /// From when on it waits.
+    pub ts: Timestamp,
 }
 
 /// How far a generation has come.

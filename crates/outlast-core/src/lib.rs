@@ -42,7 +42,7 @@ pub use documents::{
     conversation_document, generation_document,
 };
 pub use event::{Entry, Event};
-pub use generation::{Approval, Decided, Generation, GenerationStatus, Phase, Segment};
+pub use generation::{Approval, Decided, Generation, GenerationStatus, Phase, ScheduledRetry, Segment};
 pub use ids::{ConversationId, GenerationId, MessageId, RequestId, Seq, UserId};
 pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};
 pub use next::{Effect, Next, Surroundings, next};

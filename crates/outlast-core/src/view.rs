@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::documents::{ConversationDocument, conversation_document, segment_message};
 use crate::{
     Approval, Conversation, Entry, Event, Generation, GenerationId, GenerationStatus, Message, MessageId,
-    Part, RequestId, Seq, Timestamp,
+    Part, RequestId, ScheduledRetry, Seq, Timestamp,
 };
 
 /// Everything needed to show a conversation.
@@ -56,6 +56,9 @@ pub struct ActiveRun {
     /// What a person is asked to decide about, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_approvals: Vec<Approval>,
+    /// The attempt that waits for its time, if one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<ScheduledRetry>,
 }
 
 /// How a generation ended.
@@ -109,6 +112,7 @@ pub fn view(state: &Conversation, mut messages: Vec<Message>, has_more: bool) ->
         started_at: run.started_at,
         queued: queue.len(),
         pending_approvals: run.pending_approvals().cloned().collect(),
+        retry: run.retry.clone(),
     });
     ConversationView {
         conversation: conversation_document(state),

@@ -11,7 +11,6 @@ import { quietly } from "./quietly";
 import { RetryNote } from "./retry-note";
 import { TurnCard } from "./turn-card";
 import { useMaker } from "./use-maker";
-import { useRetry } from "./use-retry";
 
 export function TurnStatus({ chat }: { readonly chat: UseConversation }): ReactNode {
   const { generation, view } = chat;
@@ -25,7 +24,6 @@ export function TurnStatus({ chat }: { readonly chat: UseConversation }): ReactN
 
 function Status({ chat }: { readonly chat: UseConversation }): ReactNode {
   const { generation, pending, view } = chat;
-  const retry = useRetry(chat);
   // What is being sent will be answered next; how the last one ended is history.
   if (pending.some(({ status }) => status !== "failed") && view?.activeRun == null) return <Working />;
   if (generation === null) return null;
@@ -33,7 +31,7 @@ function Status({ chat }: { readonly chat: UseConversation }): ReactNode {
     case "queued":
       return <Working words="Waiting for its turn…" />;
     case "running":
-      return <Running chat={chat} retry={retry} />;
+      return <Running chat={chat} retry={generation.retry} />;
     case "interrupted":
       return <Interrupted key={generation.id} chat={chat} generation={generation} />;
     case "awaiting_approval":

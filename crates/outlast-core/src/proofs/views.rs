@@ -7,7 +7,7 @@ use crate::message::{plain_text, push_text};
 use crate::testing::*;
 use crate::{
     ActiveRun, Approval, ConversationStatus, ConversationView, Entry, Event, GenerationStatus, LastEnd,
-    Message, MessageId, MessageStatus, Part, QueuedRun, Role, TextKind, Transcript,
+    Message, MessageId, MessageStatus, Part, QueuedRun, Role, ScheduledRetry, TextKind, Transcript,
 };
 
 fn follow(view: &mut ConversationView, entry: &Entry) {
@@ -30,6 +30,7 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
         Event::AttemptStarted { attempt, .. } => {
             let run = view.active_run.as_mut().unwrap();
             run.attempt = *attempt;
+            run.retry = None;
             run.started_at = run.started_at.or(Some(entry.ts));
             go_on(view);
         }
@@ -67,7 +68,11 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
         | Event::ToolEnded { .. }
         | Event::ApprovalRequested { .. }
         | Event::ApprovalResolved { .. } => follow_tool(view, entry),
-        Event::ToolWrote { .. } | Event::UsageReported { .. } | Event::RetryScheduled { .. } => {}
+        Event::RetryScheduled { attempt, delay_ms, reason } => {
+            let (attempt, delay_ms, reason, ts) = (*attempt, *delay_ms, reason.clone(), entry.ts);
+            view.active_run.as_mut().unwrap().retry = Some(ScheduledRetry { attempt, delay_ms, reason, ts });
+        }
+        Event::ToolWrote { .. } | Event::UsageReported { .. } => {}
     }
 }
 
@@ -141,6 +146,7 @@ fn next_in_turn(view: &mut ConversationView) {
         started_at: None,
         queued: 0,
         pending_approvals: Vec::new(),
+        retry: None,
     });
 }
 
