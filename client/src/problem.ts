@@ -13,6 +13,7 @@ export type ProblemCode =
   | "conversation_busy"
   | "idempotency_conflict"
   | "already_ended"
+  | "already_asked"
   | "already_decided"
   | "not_interrupted"
   | "not_retryable"
