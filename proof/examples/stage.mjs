@@ -28,10 +28,36 @@ export async function until(what, probe) {
   }
 }
 
+const endings = new WeakMap();
+
+/** What was begun last ends first: a folder goes after the programs that write to it. */
+export function atEnd(test, action) {
+  if (!endings.has(test)) {
+    endings.set(test, []);
+    test.after(async () => {
+      for (const end of endings.get(test).reverse()) await end();
+    });
+  }
+  endings.get(test).push(action);
+}
+
 export function folder(test) {
   const path = mkdtempSync(join(tmpdir(), "outlast-example-"));
-  test.after(() => rmSync(path, { recursive: true, force: true }));
+  atEnd(test, () => rmSync(path, { recursive: true, force: true }));
   return path;
+}
+
+/** Programs in groups of their own do not hear a Ctrl-C that ends the test. */
+const groups = new Set();
+process.on("exit", () => groups.forEach(endGroup));
+for (const name of ["SIGINT", "SIGTERM"]) process.once(name, () => process.exit(1));
+
+function endGroup(pid) {
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // It has just ended by itself.
+  }
 }
 
 /** A program whose output can be looked at while it runs. */
@@ -42,11 +68,17 @@ export function program(test, command, args, { cwd = APP, env = {} } = {}) {
   const self = { pid: child.pid, stdin: child.stdin, out: "", err: "", code: undefined };
   child.stdout.setEncoding("utf8").on("data", (text) => (self.out += text));
   child.stderr.setEncoding("utf8").on("data", (text) => (self.err += text));
-  self.ended = new Promise((resolve) => child.on("close", (code) => resolve((self.code = code))));
+  groups.add(child.pid);
+  self.ended = new Promise((resolve) =>
+    child.on("close", (code) => {
+      groups.delete(child.pid);
+      resolve((self.code = code));
+    }),
+  );
   self.signal = (name) => child.kill(name);
   self.kill = async () => {
     if (self.code !== undefined) return;
-    process.kill(-child.pid, "SIGKILL");
+    endGroup(child.pid);
     await self.ended;
   };
   /** The end, and how it ended. */
@@ -60,7 +92,7 @@ export function program(test, command, args, { cwd = APP, env = {} } = {}) {
       assert.ok(found ?? self.code === undefined, `${command} ended early: ${self.out}${self.err}`);
       return found;
     });
-  test.after(() => self.kill());
+  atEnd(test, () => self.kill());
   return self;
 }
 
@@ -178,7 +210,7 @@ export function launchBrowser() {
 /** A person's own page, with storage of its own. */
 export async function open(test, browser, address) {
   const context = await browser.newContext();
-  test.after(() => context.close());
+  atEnd(test, () => context.close());
   context.setDefaultTimeout(PATIENCE_MS);
   const page = await context.newPage();
   const errors = [];
