@@ -196,11 +196,7 @@ export class OutlastClient {
   }
 
   #post<Answer>(path: string, body: object, signal: AbortSignal | undefined): Promise<Answer> {
-    return this.#shared.http.request("POST", path, {
-      body,
-      signal,
-      doneBefore: (error) => doneBefore(error, body),
-    });
+    return this.#shared.http.request("POST", path, { body, signal, doneBefore });
   }
 
   #make<Answer>(path: string, body: Named, signal: AbortSignal | undefined): Promise<Answer> {
@@ -226,7 +222,7 @@ interface Named {
 }
 
 /** The try whose answer was lost may have done it: then the refusal of the next one is the answer. */
-function doneBefore({ code, problem }: OutlastError, body: object): api.Outcome | undefined {
+function doneBefore({ code, problem }: OutlastError, body?: object): api.Outcome | undefined {
   const isOurs = code === "already_decided" && problem["decision"] === (body as api.Approval).decision;
   if (!isOurs && code !== "already_ended" && code !== "not_interrupted") return undefined;
   const status = problem["statusWas"] ?? problem["statusIs"] ?? "running";

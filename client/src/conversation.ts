@@ -205,7 +205,8 @@ export class Conversation extends Store<ConversationSnapshot> {
       isBusy: () => this.#view !== null && isUnderWay(this.#view.conversation.generationStatus),
       onEvents: (events) => this.#take(events),
       onConnection: (connection) => {
-        if (connection.type === "ended" && connection.error?.status === 404) this.#forget(this.#id);
+        // What is gone is no place to come back to.
+        if (connection.type === "ended" && connection.error?.status === 404) positions.forget(this.#id);
         this.changed();
       },
     });
@@ -238,16 +239,11 @@ export class Conversation extends Store<ConversationSnapshot> {
 
   #hear(news: News): void {
     if (news.type === "seen") return;
-    if (news.type === "deleted") this.#forget(news.conversationId);
+    if (news.type === "deleted") this.#shared.positions.forget(news.conversationId);
     if (news.conversationId !== this.#id) return;
     if (news.type === "changed") this.#follower?.wake();
     // The server says that it is gone, and the connection ends with that.
     else this.#follower?.restart();
-  }
-
-  /** What is gone is no place to come back to. */
-  #forget(id: string | null): void {
-    this.#shared.positions.forget(id);
   }
 
   #deliver(message: PendingMessage): Promise<api.StartedGeneration> {

@@ -17,7 +17,7 @@ export const surroundings: Environment = {
   isOnline: () => globalThis.navigator?.onLine !== false,
   isVisible: () => globalThis.document?.visibilityState !== "hidden",
   watch(changed) {
-    if (typeof addEventListener !== "function") return () => {};
+    if (!globalThis.addEventListener) return () => {};
     const tell = ({ type }: Event): void => {
       if (type === "online" || type === "offline") changed(type);
       else changed(type !== "pagehide" && surroundings.isVisible() ? "visible" : "hidden");

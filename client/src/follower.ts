@@ -7,6 +7,7 @@ import type { Environment } from "./environment.js";
 import type { OutlastEvent } from "./event.js";
 import { begin, isCurrent, step } from "./machine.js";
 import type { Connection, Effect, Input, Machine, Step, Timer } from "./machine.js";
+import { OutlastError } from "./problem.js";
 import type { Transport } from "./transport.js";
 
 export interface FollowOptions {
@@ -25,12 +26,19 @@ export interface FollowOptions {
   readonly isBusy: () => boolean;
 }
 
+/** What the server says itself if the log has become too short. */
+const LOST = new OutlastError({ status: 409, code: "cursor_ahead", detail: "a crash took what was read" });
+
 export class Follower {
   readonly #options: FollowOptions;
   readonly #timers = new Map<Timer, ReturnType<typeof setTimeout>>();
   readonly #unwatch: () => void;
   #machine: Machine;
   #position: number | null;
+  /** The last that was handed out of something that cannot be begun anew. Coming back begins with it: */
+  #last: OutlastEvent | null = null;
+  /** if another has its place by then, the log is not the one that was read. */
+  #proof: OutlastEvent | null = null;
   #close: () => void = () => {};
   #heardAt = 0;
 
@@ -109,8 +117,9 @@ export class Follower {
       // A first connection needs no answer to this; one that comes back must not trust its position.
       if (this.#position !== null && !(await this.#options.isExact())) this.#position = null;
       if (!isCurrent(this.#machine, number)) return;
+      this.#proof = this.#last;
       this.#close = transport.open(
-        { path, after: this.#position },
+        { path, after: this.#last ? this.#last.seq - 1 : this.#position },
         {
           opened: () => this.#say({ type: "opened", number }),
           alive: () => this.#take(number, []),
@@ -128,15 +137,19 @@ export class Follower {
     // What a connection still says after it was given up belongs to nobody.
     if (!isCurrent(this.#machine, number)) return;
     this.#heardAt = Date.now();
+    const [first] = events;
+    if (this.#proof && first && first.type !== "snapshot") {
+      if (first.ts !== this.#proof.ts)
+        return this.#say({ type: "closed", number, why: { type: "refused", error: LOST } });
+      this.#proof = null;
+      events = events.slice(1);
+    }
     const wrong = events.findIndex((event) => !this.#isNext(event));
     const good = wrong < 0 ? events : events.slice(0, wrong);
-    const hasSnapshot = good.some((event) => event.type === "snapshot");
-    this.#say({
-      type: "heard",
-      number,
-      what: hasSnapshot ? "snapshot" : good.length > 0 ? "events" : "nothing",
-    });
-    if (good.length > 0) this.#options.onEvents(good);
+    const isSnapshot = good[0]?.type === "snapshot";
+    this.#say({ type: "heard", number, what: isSnapshot ? "snapshot" : good[0] ? "events" : "nothing" });
+    if (good[0]) this.#options.onEvents(good);
+    if (!this.#options.isDense) this.#last = good.at(-1) ?? this.#last;
     const event = events[wrong];
     if (event === undefined) return;
     const detail = `position ${event.seq} after ${this.#position}`;

@@ -53,5 +53,6 @@ function said(view: View, generationId: string): readonly Part[] {
 /** The same in a generation's words. */
 function statusOf(status: ConversationStatus): GenerationStatus {
   if (status === "complete") return "completed";
-  return status === "idle" || status === "generating" ? "running" : status;
+  // There is no generation in a conversation that is idle.
+  return status === "generating" ? "running" : (status as GenerationStatus);
 }

@@ -29,7 +29,7 @@ export interface RequestOptions {
    * What a refusal means that came after a try whose answer was lost: that try may have done it. Answers
    * what to return instead, or undefined to fail.
    */
-  readonly doneBefore?: (error: OutlastError) => unknown;
+  readonly doneBefore?: (error: OutlastError, body: object | undefined) => unknown;
 }
 
 /** Where something is, by its id, and what belongs to it. */
@@ -82,7 +82,7 @@ export class Http {
         options.signal?.throwIfAborted();
         const error = limit.aborted ? unanswered() : caught;
         if (!(error instanceof OutlastError)) throw error;
-        const instead = isAgain ? options.doneBefore?.(error) : undefined;
+        const instead = isAgain ? options.doneBefore?.(error, options.body) : undefined;
         if (instead !== undefined) return instead as Answer;
         // Where there is no network, a try that failed says nothing. Loopback needs none, so it is tried.
         if (this.#options.environment.isOnline() || error.status > 0) tries += 1;

@@ -3,7 +3,6 @@
  * carries out the effects and reports what comes of them.
  */
 
-import { networkError } from "./problem.js";
 import type { OutlastError } from "./problem.js";
 
 /** The server speaks every 15 s. A stream that has been silent for this long is dead. */
@@ -219,8 +218,7 @@ function closed(machine: Machine, why: Why, around: Surroundings): Step {
     case "lost":
       return wait(machine, around, { reason: why.detail });
     case "gap":
-      if (around.final) return end(machine, networkError(why.detail));
-      return wait(machine, around, { reason: why.detail, forget: true });
+      return wait(machine, around, { reason: why.detail, forget: !around.final });
     case "refused": {
       const { status, code, detail: reason, retryAfterMs } = why.error;
       const forget = code === "cursor_ahead" && !around.final;

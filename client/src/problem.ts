@@ -87,6 +87,6 @@ export async function refusal(response: Response): Promise<OutlastError> {
 
 /** The server says it in seconds. A date, as some proxies write it, is as good as nothing. */
 function retryAfter(value: string | null): number | null {
-  const seconds = Number.parseInt(value ?? "", 10);
+  const seconds = Number(value ?? NaN);
   return seconds >= 0 ? seconds * 1000 : null;
 }

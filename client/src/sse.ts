@@ -6,21 +6,16 @@ import { networkError } from "./problem.js";
  * The longest event that is taken in, in UTF-16 units. A snapshot holds up to 200 messages, so this is
  * generous; it is there so that a broken peer cannot fill the memory.
  */
-export const MAX_EVENT_LENGTH = 32 * 1024 * 1024;
+export const MAX_EVENT_LENGTH = 2 ** 25;
 
 /** Feed it chunks; it hands out the `data` of every event that is complete. */
 export class SseParser {
   // Takes off a byte order mark, and keeps a character that is cut in two until its rest arrives.
   readonly #decoder = new TextDecoder();
-  readonly #maxLength: number;
   #line = "";
   #data: string[] = [];
   #length = 0;
   #afterCr = false;
-
-  constructor(maxLength: number = MAX_EVENT_LENGTH) {
-    this.#maxLength = maxLength;
-  }
 
   /** The events that this chunk completes. Comments yield nothing. */
   push(chunk: Uint8Array): string[] {
@@ -41,7 +36,7 @@ export class SseParser {
   #grow(text: string): void {
     this.#line += text;
     this.#length += text.length;
-    if (this.#length > this.#maxLength) throw networkError("an event could not be read");
+    if (this.#length > MAX_EVENT_LENGTH) throw networkError("an event could not be read");
   }
 
   /** Takes in a whole line. An empty one completes an event, if there was any data. */

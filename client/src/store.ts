@@ -3,10 +3,8 @@
 /** How listeners are told: `flush` is called later, once for all that changed until then. */
 export type Schedule = (flush: () => void) => void;
 
-/** A frame that does not come, because the page was hidden meanwhile, is not waited for longer than this. */
+/** A frame that does not come, because the page is hidden, is not waited for longer than this. */
 const LATE_FRAME_MS = 100;
-/** A hidden page is told this often at most. */
-const HIDDEN_NOTIFY_MS = 250;
 /**
  * How long something that nobody watches any more goes on. React unsubscribes and subscribes again when it
  * mounts twice or moves from page to page; that must not cost a connection.
@@ -16,9 +14,8 @@ export const RELEASE_GRACE_MS = 2_000;
 /** In a page once a frame, elsewhere once for everything that arrived together. */
 export const oncePerFrame: Schedule = (flush) => {
   if (!globalThis.document) return queueMicrotask(flush);
-  if (document.visibilityState === "hidden") return void setTimeout(flush, HIDDEN_NOTIFY_MS);
-  requestAnimationFrame(flush);
-  setTimeout(flush, LATE_FRAME_MS);
+  const frame = requestAnimationFrame(flush);
+  setTimeout(() => (cancelAnimationFrame(frame), flush()), LATE_FRAME_MS);
 };
 
 export abstract class Store<Snapshot> {

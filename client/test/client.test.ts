@@ -3,7 +3,7 @@ import { conversationList, POLL_MS } from "../src/conversation-list.js";
 import type { ConversationList } from "../src/conversation-list.js";
 import { MAX_TRIES } from "../src/http.js";
 import { OutlastClient, OutlastError } from "../src/index.js";
-import type { Conversation, ConversationDocument } from "../src/index.js";
+import type { Conversation, ConversationDocument, OutlastEvent } from "../src/index.js";
 import { RELEASE_GRACE_MS } from "../src/store.js";
 import { randomId } from "../src/random-id.js";
 import { exchange, problem, scene, settled, tabs, VIEW } from "./fakes.js";
@@ -122,6 +122,49 @@ describe("a client", () => {
     const names = new Set(Array.from({ length: 100 }, randomId));
     vi.unstubAllGlobals();
     expect(names.size).toBe(100);
+  });
+});
+
+describe("a generation's events", () => {
+  const events = exchange(1, "a", "hello", ["one ", "two ", "three"]);
+
+  /** A server whose first connection breaks after five events, with another log after that or the same. */
+  const read = async (later: readonly OutlastEvent[]): Promise<{ seqs: number[]; error: unknown }> => {
+    let streams = 0;
+    const { client } = scene(({ search }) => {
+      const after = Number(search.get("after") ?? 0);
+      const log = streams === 0 ? events.slice(0, 5) : later;
+      const rest = log.filter(({ seq }) => seq > after);
+      if (search.get("format") === "json") return { data: rest.slice(0, 1) };
+      streams += 1;
+      if (after > (log.at(-1)?.seq ?? 0)) return problem(409, "cursor_ahead");
+      const text = rest.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("");
+      return new Response(text, { headers: { "content-type": "text/event-stream" } });
+    });
+    const seqs: number[] = [];
+    const reading = (async () => {
+      for await (const { seq } of client.subscribeGeneration("gen_of_a")) seqs.push(seq);
+    })();
+    const done = reading.then(
+      () => null,
+      (error: unknown) => error,
+    );
+    await vi.advanceTimersByTimeAsync(60_000);
+    return { seqs, error: await done };
+  };
+
+  it("go on where they were after a loss, and end", async () => {
+    expect(await read(events)).toEqual({ seqs: [1, 2, 3, 4, 5, 6, 7, 8, 9], error: null });
+  });
+
+  it("are neither repeated nor skipped when a crash took some of them: reading them fails", async () => {
+    const again = events.map((event) => ({ ...event, ts: "2026-01-01T00:00:09.000Z" }) as OutlastEvent);
+    const rewritten = [...events.slice(0, 3), ...again.slice(3)];
+    for (const later of [rewritten, events.slice(0, 3)]) {
+      const { seqs, error } = await read(later);
+      expect(seqs).toEqual([1, 2, 3, 4, 5]);
+      expect(error).toMatchObject({ code: "cursor_ahead" });
+    }
   });
 });
 

@@ -156,7 +156,7 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
     },
     {
       name: "not-sent",
-      path: `/c/${complete}`,
+      path: `/c/${stopped}`,
       act: async (page, isPhone) => {
         await page.locator(".md").first().waitFor();
         // The real thing is tried for ten seconds before it gives up; a refusal comes at once.

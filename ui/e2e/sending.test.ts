@@ -31,8 +31,8 @@ it("a first message whose answer was lost with the page is there once when the a
   const heard = await loseAnswers(page);
   await say(page, stage.upstream.script("first", { pieces: words(9) }));
   await until("the server has it", heard);
-  await page.unroute("**/v1/generations");
   await page.goto("about:blank");
+  await page.unroute("**/v1/generations");
   await page.goto(stage.url);
   await sees(page, "word9");
   await settled(page);
@@ -75,8 +75,11 @@ it("a message that failed and what was typed after it both outlive a reload", as
   await page.reload();
   await page.getByText("Not sent.").waitFor();
   expect(await field(page).inputValue()).toBe("and this");
-  // Taken away, it takes its error along.
+  // It was seen to fail: it is shown again, and sent only when that is wanted.
   await page.unroute("**/v1/generations");
+  await page.reload();
+  await page.getByText("Not sent.").waitFor();
+  expect(await page.locator("[data-message][data-role=user]").count()).toBe(1);
   await page.getByRole("button", { name: "Try again" }).click();
   await sees(page, "word7");
   await settled(page);

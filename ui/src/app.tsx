@@ -17,7 +17,8 @@ export function App(): ReactNode {
   useShortcuts({
     search: () => {
       drawer.open();
-      // A closed drawer cannot take the focus: wait until it is open.
+      search.current?.focus();
+      // A closed drawer cannot take the focus: once more when it is open.
       requestAnimationFrame(() => search.current?.focus());
     },
     newChat: () => {

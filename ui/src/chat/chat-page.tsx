@@ -48,7 +48,7 @@ export function ChatPage({ id, onMenu }: ChatPageProps): ReactNode {
   });
 
   const sending = useSending(chat, model.chosen);
-  const isEmpty = chat.id === null && pending.length === 0;
+  const isEmpty = chat.id === null && pending.length === 0 && sending.failed.length === 0;
   const isMissing = connection.type === "ended" && connection.error?.status === 404;
   useEffect(() => {
     if (isMissing && id !== null) forget(id);
@@ -79,7 +79,7 @@ export function ChatPage({ id, onMenu }: ChatPageProps): ReactNode {
         <MissingState />
       ) : isEmpty ? (
         <EmptyState onSend={(text) => sending.send(text, "queue")} />
-      ) : view === null && pending.length === 0 ? (
+      ) : view === null && chat.id !== null && pending.length === 0 ? (
         <LoadingState />
       ) : (
         <Transcript key={keyOf(chat.conversation)} chat={chat} sending={sending} />

@@ -11,7 +11,7 @@ import { UserMessage } from "./user-message";
 const PATIENCE_MS = 800;
 
 export interface PendingRowProps {
-  readonly message: PendingMessage;
+  readonly message: Pick<PendingMessage, "requestId" | "status" | "error" | "content">;
   readonly onResend: (requestId: string) => Promise<unknown>;
   readonly onDiscard: (requestId: string) => void;
 }

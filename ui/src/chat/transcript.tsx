@@ -61,6 +61,14 @@ export function Transcript({ chat, sending }: TranscriptProps): ReactNode {
             <div ref={rows.bottom} className="edge" aria-hidden="true" />
           ) : (
             <>
+              {sending.failed.map(({ requestId, text }) => (
+                <PendingRow
+                  key={requestId}
+                  message={{ requestId, content: text, status: "failed", error: null }}
+                  onResend={sending.resend}
+                  onDiscard={sending.discard}
+                />
+              ))}
               {pending.map((message) => (
                 <PendingRow
                   key={message.requestId}

@@ -1,7 +1,7 @@
 /**
  * Messages that were sent and are not known to have arrived, kept apart from drafts and each under its name. A page
  * that is opened after the one that sent them is gone sends them again: if one did arrive, the server knows its name
- * and nothing is doubled.
+ * and nothing is doubled. One that was seen to fail is only shown again: by then nobody may want it any more.
  */
 
 export interface Unsent {
@@ -11,6 +11,8 @@ export interface Unsent {
   readonly text: string;
   readonly whenBusy: "queue" | "interrupt";
   readonly model: string | null;
+  /** Whether the person was told that it was not sent. */
+  readonly hasFailed: boolean;
   /** The page that sends it. */
   readonly page: string;
 }
@@ -28,7 +30,8 @@ export function newName(): string {
   return crypto.getRandomValues(new Uint32Array(4)).join("-");
 }
 
-export function keepUnsent(message: Omit<Unsent, "page">): void {
+/** Makes it this page's. */
+export function keepUnsent(message: Unsent): void {
   mine.add(message.requestId);
   allowed(() => localStorage.setItem(PREFIX + message.requestId, JSON.stringify({ ...message, page })));
   hold();

@@ -62,7 +62,8 @@ export function useReplay(events: readonly OutlastEvent[], size: number): Replay
     let frame = requestAnimationFrame(function step(now) {
       const passed = (now - last) * speed;
       last = now;
-      setAt((at) => (at ?? 0) + passed);
+      // A last frame may come when the end has been reached, and must not begin anew.
+      setAt((at) => (at === null ? null : at + passed));
       frame = requestAnimationFrame(step);
     });
     return () => cancelAnimationFrame(frame);
