@@ -117,10 +117,10 @@ it("a draft belongs to the tab that writes it: an empty one does not take it awa
   await field(empty).waitFor();
   const writing = await stage.page("/", context);
   await field(writing).fill("half a thought");
-  await writing.waitForTimeout(400);
+  await writing.goto("about:blank");
   await empty.goto("about:blank");
-  await writing.reload();
-  expect(await field(writing).inputValue()).toBe("half a thought");
+  const again = await stage.page("/", context);
+  expect(await field(again).inputValue()).toBe("half a thought");
   await context.close();
 });
 
@@ -143,9 +143,11 @@ it("a message that is sent offline goes out when the network is back, however lo
 });
 
 it("Stop works in the moment after sending, before anything of the answer is there", async () => {
-  const page = await stage.page();
+  const page = await (await stage.context()).newPage();
+  // Before the page is there: it must not find a way around.
   await page.routeWebSocket(/\/ws$/, () => {});
   await page.route("**/events*", () => {});
+  await page.goto(stage.url);
   await say(page, stage.upstream.script("at-once", { pieces: words(60), holdAfter: 10 }));
   await page.waitForURL(/\/c\/conv_/);
   await page.getByRole("button", { name: "Stop" }).click();
