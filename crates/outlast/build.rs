@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui/dist");
+    let root = Path::new(&std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../../ui/dist");
     // The folder above is watched too: it is there before the first build of the app.
     println!("cargo:rerun-if-changed={}", root.display());
     let mut files = Vec::new();

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 use crate::engine::Shared;
 use crate::feed::{Batch, Feed, Follow, Watching};
 
-/// How much of the log is read at once for one reader: what it holds in memory while it catches up.
+/// How much of the log is read at once for one reader: what it holds in memory while it catches up, and what a
+/// reader that stalls holds until it is dropped. An answer of 2,000 tokens is one page, and one look at the store.
 const PAGE_BYTES: usize = 512 * 1024;
 
 /// Reads a conversation's log from a position and then follows it live, without gap or repeat.

@@ -21,6 +21,8 @@ use crate::http::{self, App};
 
 /// A client must have sent its request's head in this time.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// What a connection keeps of a request's head, or of what its client has not taken yet, beside one piece.
+const BUFFER_BYTES: usize = 64 * 1024;
 /// A client that takes nothing for this long is dropped. It can come back where it was.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long open connections may take to finish when the server stops.
@@ -99,7 +101,7 @@ async fn accept(
             // HTTP/1 alone: a stream of HTTP/2 that its reader does not take would stall unseen by us, behind
             // a connection that moves. Whoever wants HTTP/2 has a proxy in front, for its certificates.
             let mut builder = http1::Builder::new();
-            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER_BYTES);
             let io = TokioIo::new(Impatient::new(stream));
             let connection = builder.serve_connection(io, service).with_upgrades();
             tokio::pin!(connection);
