@@ -283,7 +283,7 @@ impl Generation {
     }
 
     /// How long the answer is, with everything that tools add to it.
-    pub(crate) fn answer_bytes(&self) -> usize {
+    pub fn answer_bytes(&self) -> usize {
         let bytes = |part: &Part| match part {
             Part::Text { text } | Part::Thinking { text } => text.len(),
             // Counted when they came: to write them down for every report would cost more than they do.

@@ -28,9 +28,11 @@ use crate::live::Share;
 pub(crate) const MAILBOX: usize = 64;
 /// Text held back by the durability setting is saved at this size at the latest.
 const UNSAVED_BYTES_MAX: usize = 1024 * 1024;
-/// So much of a log is replayed at most to know where a conversation stands: after a start, and whenever
-/// somebody polls.
-const UNFOLDED_BYTES_MAX: usize = 1024 * 1024;
+/// So much of a log is replayed at most to know where a conversation stands, after a start and whenever somebody
+/// polls; or so many times what a longer answer has said. Writing the state more often would cost more than
+/// writing the events.
+const UNFOLDED_BYTES_MAX: usize = 4 * 1024 * 1024;
+const UNFOLDED_TIMES_MAX: usize = 4;
 /// How long to leave a store alone that cannot write.
 const STORE_WAIT: Duration = Duration::from_millis(500);
 

@@ -1,6 +1,7 @@
 //! The process around the engine: accepts connections, drops those that do not read, and stops in order.
 
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use hyper_util::service::TowerToHyperService;
 use outlast_engine::Engine;
 use outlast_store::Opened;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Instant, Sleep};
 use tokio_util::task::TaskTracker;
 
@@ -27,6 +28,9 @@ const BUFFER_BYTES: usize = 64 * 1024;
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long open connections may take to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections that may wait to be accepted, if the system allows as many. When all clients come back at once,
+/// one too many is told nothing and tries again a second later.
+const BACKLOG: u32 = 4096;
 /// A pause after an accept that failed: too many open files do not go away by trying faster.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often old events are looked for.
@@ -42,7 +46,7 @@ pub(crate) async fn serve(
     insecure: bool,
 ) -> anyhow::Result<()> {
     let listen = config.server.listen;
-    let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on {listen}"))?;
+    let listener = bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
     let address = listener.local_addr()?;
     let taken_up = engine.sweep().await.context("cannot look for unfinished generations")?;
     if taken_up > 0 {
@@ -71,8 +75,16 @@ pub(crate) async fn serve(
     outcome
 }
 
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart must not wait for the connections of the one before.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 #[expect(clippy::print_stdout, reason = "the one line that scripts and people wait for")]
-fn announce(address: std::net::SocketAddr) {
+fn announce(address: SocketAddr) {
     println!("Outlast is ready on http://{address}");
 }
 

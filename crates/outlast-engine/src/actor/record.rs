@@ -1,9 +1,11 @@
 //! The only place that changes a conversation: durable, then true, then visible.
 
-use outlast_core::{DocumentChange, Durability, Entry, apply_with_documents, conversation_document};
+use outlast_core::{
+    Conversation, DocumentChange, Durability, Entry, Generation, apply_with_documents, conversation_document,
+};
 use outlast_store::{Record, fault};
 
-use super::{Actor, STORE_WAIT, UNFOLDED_BYTES_MAX, UNSAVED_BYTES_MAX};
+use super::{Actor, STORE_WAIT, UNFOLDED_BYTES_MAX, UNFOLDED_TIMES_MAX, UNSAVED_BYTES_MAX};
 use crate::documents::to_changes;
 use crate::feed::Batch;
 use crate::journal::RecordError;
@@ -23,7 +25,7 @@ impl Actor {
             return self.show_first(&entries, records).await;
         }
         self.unfolded += size(&records);
-        if text && self.unfolded <= UNFOLDED_BYTES_MAX {
+        if text && !is_long(self.unfolded, state) {
             self.journal.append(&records, Vec::new()).await?;
             fault::point("record.durable");
             state.apply_all(&entries);
@@ -74,7 +76,7 @@ impl Actor {
         if self.journal.unsaved_bytes() == 0 {
             return Ok(());
         }
-        let folds = self.state.as_ref().filter(|_| self.unfolded > UNFOLDED_BYTES_MAX);
+        let folds = self.state.as_ref().filter(|state| is_long(self.unfolded, state));
         let changes = folds.map_or(Vec::new(), |state| {
             to_changes(state, vec![DocumentChange::Conversation(conversation_document(state))])
         });
@@ -92,6 +94,13 @@ impl Actor {
         }
         Ok(())
     }
+}
+
+/// Whether so much of the log should not be replayed to get to this state.
+fn is_long(unfolded: usize, state: &Conversation) -> bool {
+    let said = |run: &Generation| run.answer_bytes();
+    unfolded > UNFOLDED_BYTES_MAX
+        && unfolded > UNFOLDED_TIMES_MAX.saturating_mul(state.active().map_or(0, said))
 }
 
 pub(super) fn size(records: &[Record]) -> usize {
