@@ -106,6 +106,12 @@ impl Bench {
         self.outcome(&started).await
     }
 
+    /// What stands there now.
+    pub(crate) async fn said(&self, started: &Started) -> String {
+        let document = self.engine.generation(&user(), &started.generation).await.unwrap();
+        plain_text(&document.content_parts)
+    }
+
     pub(crate) async fn outcome(&self, started: &Started) -> Outcome {
         let mut follower = self.engine.follow_generation(&user(), &started.generation, None).await.unwrap();
         let mut entries = Vec::new();
