@@ -63,7 +63,8 @@ function endGroup(pid) {
 /** A program whose output can be looked at while it runs. */
 export function program(test, command, args, { cwd = APP, env = {} } = {}) {
   // A group of its own, so that what it has begun ends with it.
-  const options = { cwd, env: { ...process.env, NO_PROXY: "*", no_proxy: "*", ...env }, detached: true };
+  const plain = { NO_PROXY: "*", no_proxy: "*", NO_COLOR: "1", FORCE_COLOR: undefined };
+  const options = { cwd, env: { ...process.env, ...plain, ...env }, detached: true };
   const child = spawn(command, args, options);
   const self = { pid: child.pid, stdin: child.stdin, out: "", err: "", code: undefined };
   child.stdout.setEncoding("utf8").on("data", (text) => (self.out += text));
