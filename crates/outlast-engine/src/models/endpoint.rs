@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use futures_util::stream::StreamExt;
-use http_body_util::Full;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST,
     TRANSFER_ENCODING, UPGRADE, USER_AGENT,
@@ -89,13 +88,13 @@ impl Endpoint {
 
     async fn open(&self, body: Result<Value, Failure>) -> Result<(Form, Exchange), Failure> {
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str());
-        let mut request = Request::new(Full::from(body?.to_string()));
+        let mut request = Request::new(body?.to_string());
         *request.method_mut() = hyper::Method::POST;
         *request.uri_mut() =
             path.parse().map_err(|_| invalid("base_url holds a path that cannot be sent"))?;
         *request.headers_mut() = self.headers.clone();
         let response =
-            self.connector.send(self.uri.clone(), request).await.map_err(|error| broken(&error))?;
+            self.connector.send(self.uri.clone(), &request).await.map_err(|error| broken(&error))?;
         if response.status().as_u16() != 200 {
             return Err(refusal(response).await);
         }

@@ -1,29 +1,40 @@
 //! One request and its answer over a connection of its own, read in the task that wants the bytes.
 //!
 //! Clients with a pool give each connection a task, and hand over the body one chunk at a time: an upstream
-//! that sends every token as a chunk then costs two switches of tasks for each. Here the connection is
-//! driven by whoever reads. While nobody does, the socket is left alone and text gathers in it; when the
-//! reader is dropped, the connection is closed. And since no connection is ever used twice, no request is
-//! ever sent twice behind our back.
+//! that sends every token as a chunk then costs two switches of tasks for each. Here the socket is read by
+//! whoever wants the bytes. While nobody does, it is left alone and text gathers in it; when the reader is
+//! dropped, the connection is closed. And since no connection is ever used twice, no request is ever sent
+//! twice behind our back.
 
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes, BytesMut};
 use futures_util::Stream;
-use futures_util::future::{Either, select};
-use http_body_util::Full;
-use hyper::body::{Body, Incoming};
-use hyper::client::conn::http1;
 use hyper::{Request, Response, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service;
 
+use super::framing::{Body, head};
+
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// So much is read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    /// Where bytes are read to. They leave it before anybody waits, so all connections share one.
+    static ARRIVING: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+}
 
 /// Opens connections, with TLS where the address says so.
 #[derive(Clone, Debug)]
@@ -34,16 +45,24 @@ pub(super) struct Connector(HttpsConnector<HttpConnector>);
 pub(super) enum Broken {
     /// No connection came about.
     Connect,
-    /// The connection broke.
+    /// The connection broke, or what came over it was no answer.
     Connection,
 }
 
-type Connection = Pin<Box<dyn Future<Output = hyper::Result<()>> + Send>>;
-
 /// The bytes of an answer.
 pub(super) struct Exchange {
-    connection: Option<Connection>,
-    body: Incoming,
+    wire: Wire,
+    /// Came with the head.
+    ahead: BytesMut,
+    body: Body,
+}
+
+/// A connection, and what of the request is still to be sent.
+struct Wire {
+    io: TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>,
+    unsent: Bytes,
+    /// TLS may hold back what it was given.
+    unflushed: bool,
 }
 
 impl Connector {
@@ -61,29 +80,93 @@ impl Connector {
     /// Sends a request and waits for the head of its answer.
     pub(super) async fn send(
         &self,
-        uri: Uri,
-        request: Request<Full<Bytes>>,
+        address: Uri,
+        request: &Request<String>,
     ) -> Result<Response<Exchange>, Broken> {
         let mut connector = self.0.clone();
-        let io = timeout(CONNECT_TIMEOUT, connector.call(uri)).await;
+        let io = timeout(CONNECT_TIMEOUT, connector.call(address)).await;
         let io = io.map_err(|_| Broken::Connect)?.map_err(|_| Broken::Connect)?;
-        let (mut sender, connection) = http1::handshake(io).await.map_err(|_| Broken::Connection)?;
-        let mut connection: Option<Connection> = Some(Box::pin(connection));
-        let answer = sender.send_request(request);
-        tokio::pin!(answer);
-        let answer = match connection.take() {
-            None => answer.await,
-            Some(driving) => match select(answer.as_mut(), driving).await {
-                Either::Left((answer, driving)) => {
-                    connection = Some(driving);
-                    answer
-                }
-                // It has nothing more to do; what it read is still handed over.
-                Either::Right((_, answer)) => answer.await,
-            },
-        };
-        let (head, body) = answer.map_err(|_| Broken::Connection)?.into_parts();
-        Ok(Response::from_parts(head, Exchange { connection, body }))
+        let mut wire = Wire { io: TokioIo::new(io), unsent: written(request), unflushed: true };
+        let mut ahead = BytesMut::new();
+        loop {
+            let arrived = poll_fn(|cx| wire.poll_read(cx, |bytes| ahead.extend_from_slice(bytes)));
+            arrived.await.ok().flatten().ok_or(Broken::Connection)?;
+            if let Some((answer, begin)) = head(&ahead).map_err(|_| Broken::Connection)? {
+                ahead.advance(begin);
+                return Ok(answer.map(|body| Exchange { wire, ahead, body }));
+            }
+        }
+    }
+}
+
+/// The request as it goes over the wire.
+fn written(request: &Request<String>) -> Bytes {
+    let body = request.body();
+    let mut bytes = format!("{} {} HTTP/1.1\r\n", request.method(), request.uri()).into_bytes();
+    for (name, value) in request.headers() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            bytes.extend_from_slice(part);
+        }
+    }
+    bytes.extend_from_slice(format!("content-length: {}\r\n\r\n", body.len()).as_bytes());
+    bytes.extend_from_slice(body.as_bytes());
+    bytes.into()
+}
+
+impl Wire {
+    /// Hands on what has arrived; nothing at the end. What is still to be sent is sent meanwhile.
+    fn poll_read<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&mut [u8]) -> T,
+    ) -> Poll<io::Result<Option<T>>> {
+        self.send(cx);
+        ARRIVING.with_borrow_mut(|buffer| {
+            let mut buffer = ReadBuf::new(buffer);
+            ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer))?;
+            let arrived = buffer.filled_mut();
+            Poll::Ready(Ok((!arrived.is_empty()).then(|| read(arrived))))
+        })
+    }
+
+    /// Sends what can be sent. One who does not want to hear the whole question may still have answered it.
+    fn send(&mut self, cx: &mut Context<'_>) {
+        while !self.unsent.is_empty() {
+            match Pin::new(&mut self.io).poll_write(cx, &self.unsent) {
+                Poll::Ready(Ok(sent)) if sent > 0 => self.unsent.advance(sent),
+                Poll::Ready(_) => self.unsent.clear(),
+                Poll::Pending => return,
+            }
+        }
+        self.unflushed = self.unflushed && Pin::new(&mut self.io).poll_flush(cx).is_pending();
+    }
+}
+
+impl Exchange {
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        let Exchange { wire, ahead, body } = self;
+        while !body.is_over() {
+            if body.is_broken() {
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
+            let mut take = |bytes: &mut [u8]| {
+                let taken = body.take(bytes);
+                Bytes::copy_from_slice(&bytes[..taken])
+            };
+            let mut early = std::mem::take(ahead);
+            let arrived = match early.is_empty() {
+                true => ready!(wire.poll_read(cx, take))?,
+                false => Some(take(&mut early)),
+            };
+            match arrived {
+                // Only framing.
+                Some(bytes) if bytes.is_empty() => {}
+                Some(bytes) => return Poll::Ready(Ok(Some(bytes))),
+                None if body.may_end() => break,
+                None => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+            }
+        }
+        Poll::Ready(Ok(None))
     }
 }
 
@@ -91,25 +174,6 @@ impl Stream for Exchange {
     type Item = Result<Bytes, Broken>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut driven = false;
-        loop {
-            match Pin::new(&mut self.body).poll_frame(cx) {
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Ready(Some(Err(_))) => return Poll::Ready(Some(Err(Broken::Connection))),
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(bytes) => return Poll::Ready(Some(Ok(bytes))),
-                    Err(_) => continue, // trailers say nothing about the answer
-                },
-                Poll::Pending if driven => return Poll::Pending,
-                Poll::Pending => {}
-            }
-            // What the body waits for has to be read first; then it is asked once more.
-            driven = true;
-            if let Some(connection) = &mut self.connection
-                && connection.as_mut().poll(cx).is_ready()
-            {
-                self.connection = None;
-            }
-        }
+        self.poll_body(cx).map(|arrived| arrived.map_err(|_| Broken::Connection).transpose())
     }
 }

@@ -6,6 +6,7 @@ mod demo;
 mod endpoint;
 mod exchange;
 mod failures;
+mod framing;
 mod openai;
 #[cfg(test)]
 mod recorded;

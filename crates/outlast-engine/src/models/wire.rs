@@ -17,8 +17,8 @@ use super::{Arrived, END_GRACE};
 
 /// Text is handed on when it has this many bytes, even if more is waiting.
 const PIECE_BYTES_MAX: usize = 16 * 1024;
-/// The same for chunks that hold nothing to hand on.
-const CHUNKS_MAX: usize = 4096;
+/// After so many reads others have their turn, even if nothing can be handed on yet.
+const READS_MAX: usize = 64;
 /// So many bytes may come without a word of the answer: comments that keep a connection alive, and chunks of
 /// models that think in silence. More is an upstream that keeps us busy for nothing.
 const UNHEARD_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -208,7 +208,7 @@ where
         // Everything that has arrived is taken before anything is handed on: a token that waits in the
         // socket is text for the same piece, and costs a fraction of one that is handed on by itself.
         let mut any = false;
-        for _ in 0..CHUNKS_MAX {
+        for _ in 0..READS_MAX {
             if self.out.over || self.out.bytes >= PIECE_BYTES_MAX {
                 break;
             }

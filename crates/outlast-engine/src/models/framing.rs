@@ -1,0 +1,349 @@
+//! How an HTTP/1.1 answer says where it begins and ends (RFC 9112), as bytes arrive.
+//!
+//! Upstreams send every token as a chunk of its own. A library hands these on one by one, through a channel
+//! and with a count of references each, and that cost more than all we do with the token. Here everything
+//! that one read brought is freed of its framing in place, and is one piece.
+
+use std::ops::Range;
+
+use hyper::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING};
+use hyper::{Response, StatusCode};
+
+/// The head of an answer may be this large.
+pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// A head may have so many lines.
+const HEADERS_MAX: usize = 128;
+/// What stands beside the chunks' sizes, and after the last chunk, may be this large in all. Nobody reads it.
+const ASIDE_BYTES_MAX: usize = 64 * 1024;
+/// A chunk's size has at most so many digits: more do not fit into the number.
+const SIZE_DIGITS_MAX: u8 = 15;
+
+/// The bytes are not an answer that we understand.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Malformed;
+
+/// The head at the beginning of these bytes, how its body is framed and where that begins. Nothing if there
+/// is no whole head yet. What a server says before its answer (a status of 1xx) is passed over.
+pub(super) fn head(bytes: &[u8]) -> Result<Option<(Response<Body>, usize)>, Malformed> {
+    let mut begin = 0;
+    loop {
+        let mut lines = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut parsed = httparse::Response::new(&mut lines);
+        let length = match parsed.parse(&bytes[begin..]).map_err(|_| Malformed)? {
+            httparse::Status::Complete(length) => length,
+            httparse::Status::Partial if bytes.len() < HEAD_BYTES_MAX => return Ok(None),
+            httparse::Status::Partial => return Err(Malformed),
+        };
+        begin += length;
+        let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or(Malformed)?;
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Malformed); // nobody asked for it
+        }
+        if status.is_informational() {
+            continue;
+        }
+        let headers = parsed.headers.iter().map(|line| {
+            let name = HeaderName::from_bytes(line.name.as_bytes()).map_err(|_| Malformed)?;
+            Ok((name, HeaderValue::from_bytes(line.value).map_err(|_| Malformed)?))
+        });
+        let mut answer = Response::new(Body::over());
+        *answer.headers_mut() = headers.collect::<Result<_, Malformed>>()?;
+        *answer.status_mut() = status;
+        if !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
+            *answer.body_mut() = Body::new(answer.headers())?;
+        }
+        return Ok(Some((answer, begin)));
+    }
+}
+
+/// A body that is being read.
+#[derive(Debug)]
+pub(super) struct Body(Part);
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// Everything until the connection ends.
+    UntilClose,
+    /// So many bytes.
+    Length(u64),
+    Chunked {
+        at: At,
+        aside: usize,
+    },
+    Over,
+    /// What came was no framing.
+    Broken,
+}
+
+/// Where in a chunked body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    Size {
+        value: u64,
+        digits: u8,
+    },
+    /// After the size; the rest of its line says nothing.
+    Extension {
+        value: u64,
+    },
+    SizeEnd {
+        value: u64,
+    },
+    Data {
+        left: u64,
+    },
+    DataEnd,
+    DataEndLine,
+    /// After the last chunk: lines, and an empty one.
+    Trailer {
+        empty: bool,
+    },
+    TrailerEnd {
+        empty: bool,
+    },
+}
+
+const SIZE: At = At::Size { value: 0, digits: 0 };
+
+impl Body {
+    fn over() -> Body {
+        Body(Part::Over)
+    }
+
+    fn new(headers: &HeaderMap) -> Result<Body, Malformed> {
+        let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+        match (codings.next(), codings.next()) {
+            (None, _) => {}
+            (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => {
+                return Ok(Body(Part::Chunked { at: SIZE, aside: 0 }));
+            }
+            _ => return Err(Malformed),
+        }
+        let mut lengths = headers.get_all(CONTENT_LENGTH).iter().map(length);
+        let Some(length) = lengths.next() else { return Ok(Body(Part::UntilClose)) };
+        if lengths.any(|other| other != length) {
+            return Err(Malformed);
+        }
+        Ok(Body(match length? {
+            0 => Part::Over,
+            length => Part::Length(length),
+        }))
+    }
+
+    /// Whether nothing more belongs to it.
+    pub(super) fn is_over(&self) -> bool {
+        self.0 == Part::Over
+    }
+
+    /// Whether it may end where the connection ends.
+    pub(super) fn may_end(&self) -> bool {
+        matches!(self.0, Part::Over | Part::UntilClose)
+    }
+
+    /// Whether nothing more can be understood. What was taken before is the answer's all the same.
+    pub(super) fn is_broken(&self) -> bool {
+        self.0 == Part::Broken
+    }
+
+    /// Moves what belongs to the body to the front of these bytes and tells how much it is.
+    pub(super) fn take(&mut self, bytes: &mut [u8]) -> usize {
+        match &mut self.0 {
+            Part::Over | Part::Broken => 0,
+            Part::UntilClose => bytes.len(),
+            Part::Length(left) => {
+                let taken = at_most(*left, bytes.len());
+                *left -= taken as u64;
+                if *left == 0 {
+                    self.0 = Part::Over;
+                }
+                taken
+            }
+            Part::Chunked { .. } => self.take_chunks(bytes),
+        }
+    }
+
+    fn take_chunks(&mut self, bytes: &mut [u8]) -> usize {
+        let (mut read, mut kept) = (0, 0);
+        while let (Part::Chunked { at, aside }, true) = (&mut self.0, read < bytes.len()) {
+            if let At::Data { left } = at {
+                let data: Range<usize> = read..read + at_most(*left, bytes.len() - read);
+                (read, *left) = (data.end, *left - data.len() as u64);
+                let length = data.len();
+                bytes.copy_within(data, kept);
+                kept += length;
+                if *left == 0 {
+                    *at = At::DataEnd;
+                }
+                continue;
+            }
+            match at.step(bytes[read], aside) {
+                Ok(Some(next)) => *at = next,
+                Ok(None) => self.0 = Part::Over,
+                Err(Malformed) => self.0 = Part::Broken,
+            }
+            read += 1;
+        }
+        kept
+    }
+}
+
+impl At {
+    /// Where the next byte leads; nothing if it was the last one.
+    fn step(self, byte: u8, aside: &mut usize) -> Result<Option<At>, Malformed> {
+        if matches!(self, At::Extension { .. } | At::Trailer { .. }) {
+            *aside += 1;
+            if *aside > ASIDE_BYTES_MAX {
+                return Err(Malformed);
+            }
+        }
+        Ok(Some(match (self, byte) {
+            (At::Size { value, digits }, byte) if byte.is_ascii_hexdigit() => {
+                if digits == SIZE_DIGITS_MAX {
+                    return Err(Malformed);
+                }
+                let digit = char::from(byte).to_digit(16).ok_or(Malformed)?;
+                At::Size { value: value * 16 + u64::from(digit), digits: digits + 1 }
+            }
+            (At::Size { digits: 0, .. }, _) => return Err(Malformed),
+            (At::Size { value, .. } | At::Extension { value }, b'\r') => At::SizeEnd { value },
+            (At::Size { value, .. }, b';' | b' ' | b'\t') => At::Extension { value },
+            (At::Extension { value }, byte) if byte != b'\n' => At::Extension { value },
+            (At::SizeEnd { value: 0 }, b'\n') => At::Trailer { empty: true },
+            (At::SizeEnd { value }, b'\n') => At::Data { left: value },
+            (At::DataEnd, b'\r') => At::DataEndLine,
+            (At::DataEndLine, b'\n') => SIZE,
+            (At::Trailer { empty }, b'\r') => At::TrailerEnd { empty },
+            (At::Trailer { .. }, byte) if byte != b'\n' => At::Trailer { empty: false },
+            (At::TrailerEnd { empty: true }, b'\n') => return Ok(None),
+            (At::TrailerEnd { empty: false }, b'\n') => At::Trailer { empty: true },
+            _ => return Err(Malformed),
+        }))
+    }
+}
+
+fn length(value: &HeaderValue) -> Result<u64, Malformed> {
+    // A sign would be read as part of the number.
+    let digits = value.to_str().ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
+    digits.and_then(|digits| digits.parse().ok()).ok_or(Malformed)
+}
+
+fn at_most(left: u64, here: usize) -> usize {
+    usize::try_from(left).map_or(here, |left| left.min(here))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHUNKED: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n";
+
+    /// What an answer is made of if it comes in parts of this size, and whether it is at its end.
+    fn read(wire: &str, size: usize) -> Result<(u16, String, bool), Malformed> {
+        let bytes = wire.as_bytes();
+        let have = (1..=bytes.len()).find(|have| !matches!(head(&bytes[..*have]), Ok(None)));
+        let (answer, begin) = head(&bytes[..have.ok_or(Malformed)?])?.ok_or(Malformed)?;
+        let (status, mut body) = (answer.status().as_u16(), answer.into_body());
+        let mut said = Vec::new();
+        for part in bytes[begin..].chunks(size) {
+            let mut part = part.to_vec();
+            let kept = body.take(&mut part);
+            said.extend_from_slice(&part[..kept]);
+        }
+        if body.is_broken() {
+            return Err(Malformed);
+        }
+        Ok((status, String::from_utf8(said).unwrap(), body.is_over()))
+    }
+
+    #[track_caller]
+    fn says(wire: &str, status: u16, said: &str, over: bool) {
+        for size in 1..=wire.len() {
+            assert_eq!(read(wire, size), Ok((status, said.to_owned(), over)), "{wire:?} by {size}");
+        }
+    }
+
+    #[track_caller]
+    fn is_malformed(wire: &str) {
+        for size in 1..=wire.len() {
+            assert_eq!(read(wire, size), Err(Malformed), "{wire:?} by {size}");
+        }
+    }
+
+    #[test]
+    fn a_body_is_freed_of_its_framing_however_it_is_split() {
+        let chunked = |body: &str| format!("{CHUNKED}{body}");
+        says(&chunked("3\r\nabc\r\n0A\r\n0123456789\r\n0\r\n\r\n"), 200, "abc0123456789", true);
+        says(&chunked("3;a=\"b\"\r\nabc\r\n1 \r\nd\r\n0;x\r\nName: v\r\nb: c\r\n\r\n"), 200, "abcd", true);
+        says(&chunked("3\r\n\r\n!\r\n0\r\n\r\nof the next answer"), 200, "\r\n!", true);
+        says(&chunked("5\r\nab"), 200, "ab", false);
+        says("HTTP/1.1 404 Not Found\r\nContent-Length: 3\r\n\r\nabcdef", 404, "abc", true);
+        says("HTTP/1.1 200 OK\r\nContent-Length: 3\r\ncontent-length: 3\r\n\r\nab", 200, "ab", false);
+        says("HTTP/1.0 200 OK\r\n\r\nto the end", 200, "to the end", false);
+        says("HTTP/1.1 204 No Content\r\n\r\nof the next answer", 204, "", true);
+        says("HTTP/1.1 500 \r\ncontent-length:0\r\n\r\nof the next answer", 500, "", true);
+    }
+
+    #[test]
+    fn what_is_said_before_the_answer_is_passed_over() {
+        let early = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+        says(&format!("{early}HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na"), 200, "a", true);
+        is_malformed("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n");
+    }
+
+    #[test]
+    fn chunks_win_over_a_length() {
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
+        says(&format!("{head}2\r\nab\r\n0\r\n\r\n"), 200, "ab", true);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_refused() {
+        for body in
+            ["x", "\r\n", "3\nabc", "3\r\nabcd", "3\r\nabc\n", "-1\r\n", "3x\r\n", "1000000000000000\r\n"]
+        {
+            is_malformed(&format!("{CHUNKED}{body}"));
+        }
+        is_malformed("SSH-2.0-OpenSSH_9.2\r\n");
+        is_malformed("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n");
+        is_malformed("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n");
+        for length in ["+3", "-3", "3, 3", "99999999999999999999", "x"] {
+            is_malformed(&format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n"));
+        }
+        is_malformed("HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\n");
+    }
+
+    #[test]
+    fn what_came_before_a_broken_chunk_is_kept() {
+        let mut body = head(CHUNKED.as_bytes()).unwrap().unwrap().0.into_body();
+        let mut bytes = *b"3\r\nabc\r\nnot a size";
+        assert_eq!((body.take(&mut bytes), body.is_broken()), (3, true));
+        assert_eq!(&bytes[..3], b"abc");
+    }
+
+    #[test]
+    fn only_a_body_without_framing_may_end_with_its_connection() {
+        let body = |wire: &str| head(wire.as_bytes()).unwrap().unwrap().0.into_body();
+        assert!(body("HTTP/1.1 200 OK\r\n\r\n").may_end());
+        assert!(!body(CHUNKED).may_end());
+        assert!(!body("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n").may_end());
+        assert!(body("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n").may_end());
+    }
+
+    #[test]
+    fn nobody_fills_the_memory_or_the_time_with_what_is_passed_over() {
+        let endless = |start: &str| {
+            let mut body = head(CHUNKED.as_bytes()).unwrap().unwrap().0.into_body();
+            body.take(start.to_owned().into_bytes().as_mut_slice());
+            let mut goes_on = || {
+                body.take(&mut [b'a'; 1024]);
+                !body.is_broken()
+            };
+            (0..).take_while(|_| goes_on()).count()
+        };
+        assert_eq!(endless("1;"), 64);
+        assert_eq!(endless("0\r\n"), 64);
+        let long = format!("HTTP/1.1 200 OK\r\nx: {}", "a".repeat(HEAD_BYTES_MAX));
+        assert!(matches!(head(long.as_bytes()), Err(Malformed)));
+    }
+}
