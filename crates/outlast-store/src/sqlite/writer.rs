@@ -94,18 +94,18 @@ impl Writer {
     fn run(&mut self, mut commands: mpsc::Receiver<Command>) {
         let mut appends = Vec::new();
         while let Some(first) = commands.blocking_recv() {
-            let (began, used_before) = (Instant::now(), pace::used());
-            let others = gather(first, &mut commands, &mut appends);
+            let began = Instant::now();
+            let (bytes, others) = gather(first, &mut commands, &mut appends);
+            let count = appends.len();
             point("append.received");
-            if !appends.is_empty() {
+            if count > 0 {
                 self.batch(&mut appends);
             }
-            let used = pace::used().saturating_sub(used_before);
             for other in others {
                 self.serve(other);
             }
             self.tidy_up(|| !commands.is_empty());
-            thread::sleep(pace::rest(used, began.elapsed()));
+            thread::sleep(pace::rest(count, bytes, began.elapsed()));
         }
     }
 
@@ -215,12 +215,13 @@ fn transact<T>(
     Ok(done)
 }
 
-/// Takes what waits until the batch is full; appends apart from the rest, in order.
+/// Takes what waits until the batch is full, appends apart from the rest, in order; and how many bytes the
+/// appends have.
 fn gather(
     first: Command,
     commands: &mut mpsc::Receiver<Command>,
     appends: &mut Vec<Waiting>,
-) -> Vec<Command> {
+) -> (usize, Vec<Command>) {
     let mut others = Vec::new();
     let mut bytes = 0;
     let mut next = Some(first);
@@ -237,7 +238,7 @@ fn gather(
         }
         next = commands.try_recv().ok();
     }
-    others
+    (bytes, others)
 }
 
 /// Tells everybody if the writer ends by a panic: claims stop waiting, the server can end.
