@@ -19,6 +19,7 @@ mod retries;
 mod stalls;
 mod starts;
 mod stopping;
+mod tls;
 mod torture;
 mod websocket;
 

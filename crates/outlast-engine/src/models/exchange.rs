@@ -177,3 +177,65 @@ impl Stream for Exchange {
         self.poll_body(cx).map(|arrived| arrived.map_err(|_| Broken::Connection).transpose())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// More than the buffers of a connection hold.
+    const LONG_BYTES: usize = 32 * 1024 * 1024;
+
+    /// What one does after the answer.
+    #[derive(PartialEq)]
+    enum Then {
+        Leaves,
+        Stays,
+        HearsOn,
+    }
+
+    /// What is heard from one who answers like this after the first words of a long question.
+    async fn asked(answer: &'static [u8], then: Then) -> Result<(u16, String), Broken> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address: Uri = format!("http://{}/a?b=c", listener.local_addr().unwrap()).parse().unwrap();
+        let serving = async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut begin = [0; 20];
+            stream.read_exact(&mut begin).await.unwrap();
+            assert_eq!(&begin, b"POST /a?b=c HTTP/1.1");
+            stream.write_all(answer).await.unwrap();
+            if then == Then::HearsOn {
+                stream.read_exact(&mut vec![0; LONG_BYTES]).await.unwrap();
+                stream.write_all(b" and all").await.unwrap();
+            }
+            (then != Then::Leaves).then_some(stream)
+        };
+        let asking = async {
+            let request = Request::post("/a?b=c").body("x".repeat(LONG_BYTES)).unwrap();
+            let (head, body) = Connector::new().unwrap().send(address, &request).await?.into_parts();
+            let bytes: Vec<Bytes> = body.map(Result::unwrap).collect().await;
+            Ok((head.status.as_u16(), String::from_utf8(bytes.concat()).unwrap()))
+        };
+        tokio::join!(serving, asking).1
+    }
+
+    #[tokio::test]
+    async fn one_who_does_not_hear_the_question_out_is_still_heard() {
+        let refused = b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 8\r\n\r\ntoo long";
+        assert_eq!(asked(refused, Then::Stays).await.unwrap(), (413, "too long".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn the_question_is_sent_on_while_the_answer_comes() {
+        let early = b"HTTP/1.1 200 OK\r\ncontent-length: 12\r\n\r\nsome";
+        assert_eq!(asked(early, Then::HearsOn).await.unwrap(), (200, "some and all".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn an_end_before_the_head_is_broken() {
+        assert!(matches!(asked(b"HTTP/1.1 200 OK\r\n", Then::Leaves).await, Err(Broken::Connection)));
+    }
+}
