@@ -135,10 +135,10 @@ function start(view: View, event: ChatEvent & { readonly type: "chat.started" })
     view = counted(withRun({ ...view, queue: view.queue.filter((run) => run !== waiting) }, waiting));
   const run = view.activeRun;
   if (run?.generationId !== event.generationId) return view;
-  const { retry: _, ...rest } = run as ActiveRun;
-  const startedAt = rest.startedAt ?? event.ts;
+  const startedAt = run?.startedAt ?? event.ts;
   const { attempt } = event.payload;
-  return turn({ ...view, activeRun: { ...rest, attempt, startedAt } }, rest.generationId, "running");
+  const activeRun = { ...(run as ActiveRun), attempt, startedAt };
+  return turn({ ...view, activeRun }, event.generationId, "running");
 }
 
 function delay(
@@ -233,14 +233,15 @@ function retract(view: View, ids: readonly string[]): View {
   return { ...view, messages, ...overlaysWithout(view, ids) };
 }
 
-/** While a person is asked, a run that would go on waits. */
+/** While a person is asked, a run that would go on waits. A retry that was waited for is over. */
 function turn(view: View, generation: string | null, to: "running" | "interrupted"): View {
   const run = view.activeRun;
   if (run?.generationId !== generation) return view;
   const status = to === "running" && run?.pendingApprovals ? "awaiting_approval" : to;
   const generationStatus: ConversationStatus = status === "running" ? "generating" : status;
   const conversation = { ...view.conversation, generationStatus };
-  return { ...view, conversation, activeRun: { ...(run as ActiveRun), status } };
+  const { retry: _, ...rest } = run as ActiveRun;
+  return { ...view, conversation, activeRun: { ...rest, status } };
 }
 
 function end(before: View, event: EndEvent): View {

@@ -281,7 +281,10 @@ impl Generation {
                 self.retry = Some(ScheduledRetry { attempt, delay_ms, reason, ts });
                 self.phase = Phase::Retrying { until: ts.after(Duration::from_millis(delay_ms)) };
             }
-            Event::Interrupted { .. } => self.phase = Phase::Interrupted,
+            Event::Interrupted { .. } => {
+                self.retry = None;
+                self.phase = Phase::Interrupted;
+            }
             Event::Resumed { .. } => {
                 self.at_work_since = Some(entry.ts);
                 self.lost_in_a_row = 0;

@@ -2,7 +2,7 @@
 //! recovery is nothing but folding the log and asking this.
 
 use crate::generation::Phase;
-use crate::{Conversation, Generation, GenerationId, Report, Rules, Seq, Timestamp};
+use crate::{Conversation, Generation, GenerationId, Recovery, Report, Rules, Seq, Timestamp};
 
 /// What the rules need to know of the outside.
 #[derive(Clone, Debug)]
@@ -80,6 +80,12 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
             Some(owed) => owed,
             None => limit.map_or(Next::Nothing, Next::WakeAt),
         },
+        // Whoever is to be asked before a model is called again is asked at once, not when the wait is over.
+        Phase::Retrying { .. }
+            if around.rules.recovery == Recovery::Ask && generation.last_seq <= around.owned_after =>
+        {
+            Next::Observe(Report::CallLost { generation: id() })
+        }
         Phase::Retrying { until } if *until <= around.now => {
             Next::Observe(Report::RetryDue { generation: id() })
         }
@@ -200,6 +206,20 @@ mod tests {
         assert_eq!(world.next(), Next::WakeAt(due));
         world.now = due;
         assert_eq!(world.next(), Next::Observe(retry_due(G1)));
+    }
+
+    #[test]
+    fn p2_ask_interrupts_also_what_waits_for_a_retry() {
+        let ask = crate::Rules { recovery: Recovery::Ask, ..crate::Rules::default() };
+        let mut world = given([running(G1), retrying(G1, 2, 5_000)]).with(ask);
+        assert!(matches!(world.next(), Next::WakeAt(_)), "without a crash nobody is asked");
+        world.crash();
+        world.settle();
+        assert_eq!(world.generation(G1).phase, Phase::Interrupted);
+        assert_eq!(world.generation(G1).retry, None);
+        world.command(resume(G1)).unwrap();
+        world.settle();
+        assert_eq!(world.call, Some((G1.into(), 2)));
     }
 
     #[test]

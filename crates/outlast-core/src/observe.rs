@@ -146,7 +146,13 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
             }
         }
         Report::CallLost { generation } => {
-            if let Some(generation) = in_phase(state, &generation, |phase| *phase == Phase::Running) {
+            let asks = rules.recovery == Recovery::Ask;
+            let lost = |phase: &Phase| match phase {
+                Phase::Running => true,
+                Phase::Retrying { .. } => asks,
+                _ => false,
+            };
+            if let Some(generation) = in_phase(state, &generation, lost) {
                 observe_loss(generation, rules, &mut entries);
             }
         }

@@ -25,6 +25,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("retry-with-retraction", retry_with_retraction),
     ("retry-waiting", retry_waiting),
     ("retry-cancelled", retry_cancelled),
+    ("retry-interrupted", retry_interrupted),
     ("retries-exhausted", retries_exhausted),
     ("refused-by-the-upstream", refused_by_the_upstream),
     ("cancelled-midway", cancelled_midway),
@@ -140,6 +141,13 @@ fn retry_waiting() -> World {
         retry_after: Some(Duration::from_secs(20)),
     };
     world.model(vec![], Some(CallEnd::Failed { failure, jitter: 0 }));
+    world
+}
+
+fn retry_interrupted() -> World {
+    let mut world = retry_waiting().with(Rules { recovery: Recovery::Ask, ..Rules::default() });
+    world.crash();
+    world.settle();
     world
 }
 

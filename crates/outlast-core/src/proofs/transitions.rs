@@ -38,7 +38,7 @@ breaks too often | -            | -                 | -                 | failed
 is refused       | -            | -                 | -                 | failed            | -                 | -                 | -                 | -            | -            | -
 lost, safe       | -            | -                 | -                 | running           | -                 | -                 | -                 | -            | -            | -
 lost, auto       | -            | -                 | -                 | running           | -                 | -                 | -                 | -            | -            | -
-lost, ask        | -            | -                 | -                 | interrupted       | -                 | -                 | -                 | -            | -            | -
+lost, ask        | -            | -                 | -                 | interrupted       | interrupted       | interrupted       | -                 | -            | -            | -
 retry due        | -            | -                 | -                 | -                 | -                 | running           | -                 | -            | -            | -
 turn came        | -            | -                 | running           | -                 | -                 | -                 | -                 | -            | -            | -
 abandoned        | -            | -                 | -                 | cancelled         | cancelled         | cancelled         | -                 | -            | -            | -

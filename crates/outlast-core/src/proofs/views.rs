@@ -48,7 +48,8 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
             }
         }
         Event::Interrupted { .. } => {
-            view.active_run.as_mut().unwrap().status = GenerationStatus::Interrupted;
+            let run = view.active_run.as_mut().unwrap();
+            (run.status, run.retry) = (GenerationStatus::Interrupted, None);
             view.conversation.generation_status = ConversationStatus::Interrupted;
         }
         Event::Resumed { .. } => go_on(view),
