@@ -66,10 +66,10 @@ async fn g11_an_upstream_behind_tls_is_read_and_cut_like_any_other() -> anyhow::
     let door = behind_tls(upstream.address()).await?;
     let server = Server::start(door.options(&upstream, &door)).await?;
     let api = server.api();
-    // One comes as fast as it goes, one is cut and asked for again.
-    for script in
-        [upstream.script(2_000).rate(0), upstream.script(30).rate(1_000).fault("reset_after=7 fails=1")]
-    {
+    let as_fast_as_it_goes = upstream.script(2_000).rate(0);
+    let cut_and_asked_again = upstream.script(30).rate(1_000).fault("reset_after=7 fails=1");
+    let with_a_long_question = upstream.script(30).fault(&"and so on ".repeat(90_000));
+    for script in [as_fast_as_it_goes, cut_and_asked_again, with_a_long_question] {
         let tokens = script.tokens();
         let started = api.play(&script).await?;
         let recording = Reader::of_generation(api, &started.generation).record(soon()).await;

@@ -94,7 +94,7 @@ impl Endpoint {
             path.parse().map_err(|_| invalid("base_url holds a path that cannot be sent"))?;
         *request.headers_mut() = self.headers.clone();
         let response =
-            self.connector.send(self.uri.clone(), &request).await.map_err(|error| broken(&error))?;
+            self.connector.send(self.uri.clone(), request).await.map_err(|error| broken(&error))?;
         if response.status().as_u16() != 200 {
             return Err(refusal(response).await);
         }

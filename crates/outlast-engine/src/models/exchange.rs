@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tower_service::Service;
 
-use super::framing::{Body, head};
+use super::framing::{Body, Head};
 
 /// How long a connection may take to come about.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -51,18 +51,19 @@ pub(super) enum Broken {
 
 /// The bytes of an answer.
 pub(super) struct Exchange {
-    wire: Wire,
+    connection: Connection,
     /// Came with the head.
     ahead: BytesMut,
     body: Body,
 }
 
-/// A connection, and what of the request is still to be sent.
-struct Wire {
+struct Connection {
     io: TokioIo<MaybeHttpsStream<TokioIo<TcpStream>>>,
     unsent: Bytes,
     /// TLS may hold back what it was given.
     unflushed: bool,
+    /// The other side has hung up on the request. How the connection then ends tells nothing any more.
+    cut: bool,
 }
 
 impl Connector {
@@ -81,19 +82,20 @@ impl Connector {
     pub(super) async fn send(
         &self,
         address: Uri,
-        request: &Request<String>,
+        request: Request<String>,
     ) -> Result<Response<Exchange>, Broken> {
         let mut connector = self.0.clone();
         let io = timeout(CONNECT_TIMEOUT, connector.call(address)).await;
         let io = io.map_err(|_| Broken::Connect)?.map_err(|_| Broken::Connect)?;
-        let mut wire = Wire { io: TokioIo::new(io), unsent: written(request), unflushed: true };
-        let mut ahead = BytesMut::new();
+        let (io, unsent) = (TokioIo::new(io), written(&request));
+        drop(request); // a prompt may be large
+        let mut connection = Connection { io, unsent, unflushed: true, cut: false };
+        let mut head = Head::default();
         loop {
-            let arrived = poll_fn(|cx| wire.poll_read(cx, |bytes| ahead.extend_from_slice(bytes)));
-            arrived.await.ok().flatten().ok_or(Broken::Connection)?;
-            if let Some((answer, begin)) = head(&ahead).map_err(|_| Broken::Connection)? {
-                ahead.advance(begin);
-                return Ok(answer.map(|body| Exchange { wire, ahead, body }));
+            let arrived = poll_fn(|cx| connection.poll_read(cx, |bytes| head.take(bytes))).await;
+            let arrived = arrived.ok().flatten().ok_or(Broken::Connection)?;
+            if let Some((answer, ahead)) = arrived.map_err(|_| Broken::Connection)? {
+                return Ok(answer.map(|body| Exchange { connection, ahead, body }));
             }
         }
     }
@@ -113,7 +115,7 @@ fn written(request: &Request<String>) -> Bytes {
     bytes.into()
 }
 
-impl Wire {
+impl Connection {
     /// Hands on what has arrived; nothing at the end. What is still to be sent is sent meanwhile.
     fn poll_read<T>(
         &mut self,
@@ -134,19 +136,20 @@ impl Wire {
         while !self.unsent.is_empty() {
             match Pin::new(&mut self.io).poll_write(cx, &self.unsent) {
                 Poll::Ready(Ok(sent)) if sent > 0 => self.unsent.advance(sent),
-                Poll::Ready(_) => self.unsent.clear(),
+                Poll::Ready(_) => (self.unsent, self.cut) = (Bytes::new(), true),
                 Poll::Pending => return,
             }
         }
+        self.unsent = Bytes::new(); // its memory is free while the answer is read
         self.unflushed = self.unflushed && Pin::new(&mut self.io).poll_flush(cx).is_pending();
     }
 }
 
 impl Exchange {
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        let Exchange { wire, ahead, body } = self;
+        let Exchange { connection, ahead, body } = self;
         while !body.is_over() {
-            if body.is_broken() {
+            if body.is_malformed() {
                 return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
             }
             let mut take = |bytes: &mut [u8]| {
@@ -155,14 +158,14 @@ impl Exchange {
             };
             let mut early = std::mem::take(ahead);
             let arrived = match early.is_empty() {
-                true => ready!(wire.poll_read(cx, take))?,
+                true => ready!(connection.poll_read(cx, take))?,
                 false => Some(take(&mut early)),
             };
             match arrived {
                 // Only framing.
                 Some(bytes) if bytes.is_empty() => {}
                 Some(bytes) => return Poll::Ready(Ok(Some(bytes))),
-                None if body.may_end() => break,
+                None if body.may_end() && !connection.cut => break,
                 None => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
             }
         }
@@ -215,7 +218,7 @@ mod tests {
         };
         let asking = async {
             let request = Request::post("/a?b=c").body("x".repeat(LONG_BYTES)).unwrap();
-            let (head, body) = Connector::new().unwrap().send(address, &request).await?.into_parts();
+            let (head, body) = Connector::new().unwrap().send(address, request).await?.into_parts();
             let bytes: Vec<Bytes> = body.map(Result::unwrap).collect().await;
             Ok((head.status.as_u16(), String::from_utf8(bytes.concat()).unwrap()))
         };
@@ -225,7 +228,9 @@ mod tests {
     #[tokio::test]
     async fn one_who_does_not_hear_the_question_out_is_still_heard() {
         let refused = b"HTTP/1.1 413 Content Too Large\r\ncontent-length: 8\r\n\r\ntoo long";
-        assert_eq!(asked(refused, Then::Stays).await.unwrap(), (413, "too long".to_owned()));
+        for then in [Then::Stays, Then::Leaves] {
+            assert_eq!(asked(refused, then).await.unwrap(), (413, "too long".to_owned()));
+        }
     }
 
     #[tokio::test]

@@ -17,7 +17,7 @@ use super::{Arrived, END_GRACE};
 
 /// Text is handed on when it has this many bytes, even if more is waiting.
 const PIECE_BYTES_MAX: usize = 16 * 1024;
-/// After so many reads others have their turn, even if nothing can be handed on yet.
+/// After so many reads the upstream has given a sign of life, even if nothing can be handed on yet.
 const READS_MAX: usize = 64;
 /// So many bytes may come without a word of the answer: comments that keep a connection alive, and chunks of
 /// models that think in silence. More is an upstream that keeps us busy for nothing.
@@ -207,7 +207,7 @@ where
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         // Everything that has arrived is taken before anything is handed on: a token that waits in the
         // socket is text for the same piece, and costs a fraction of one that is handed on by itself.
-        let mut any = false;
+        let (mut any, mut emptied) = (false, false);
         for _ in 0..READS_MAX {
             if self.out.over || self.out.bytes >= PIECE_BYTES_MAX {
                 break;
@@ -216,7 +216,10 @@ where
                 Poll::Ready(Some(Ok(bytes))) => self.read(&bytes),
                 Poll::Ready(Some(Err(error))) => self.end(Some(broken(&error))),
                 Poll::Ready(None) => self.end(None),
-                Poll::Pending => break,
+                Poll::Pending => {
+                    emptied = true;
+                    break;
+                }
             }
             any = true;
         }
@@ -225,7 +228,12 @@ where
             None if self.out.over => Poll::Ready(None),
             // Comments must not make it wait for longer.
             None if any && self.grace.is_none() => Poll::Ready(Some(Ok(Arrived::Sign))),
-            None => self.poll_grace(cx),
+            None => {
+                if !emptied {
+                    cx.waker().wake_by_ref(); // there may be more, and nobody will say so again
+                }
+                self.poll_grace(cx)
+            }
         }
     }
 }

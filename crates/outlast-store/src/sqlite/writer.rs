@@ -95,17 +95,16 @@ impl Writer {
         let mut appends = Vec::new();
         while let Some(first) = commands.blocking_recv() {
             let began = Instant::now();
-            let (bytes, others) = gather(first, &mut commands, &mut appends);
-            let count = appends.len();
+            let (rest, others) = gather(first, &mut commands, &mut appends);
             point("append.received");
-            if count > 0 {
+            if !appends.is_empty() {
                 self.batch(&mut appends);
             }
             for other in others {
                 self.serve(other);
             }
             self.tidy_up(|| !commands.is_empty());
-            thread::sleep(pace::rest(count, bytes, began.elapsed()));
+            thread::sleep(pace::pause(rest, began.elapsed()));
         }
     }
 
@@ -215,30 +214,32 @@ fn transact<T>(
     Ok(done)
 }
 
-/// Takes what waits until the batch is full, appends apart from the rest, in order; and how many bytes the
-/// appends have.
+/// Takes what waits until the batch is full, appends apart from the others, in order; and how long to rest
+/// after it. After a full batch there is no rest: more waits already.
 fn gather(
     first: Command,
     commands: &mut mpsc::Receiver<Command>,
     appends: &mut Vec<Waiting>,
-) -> (usize, Vec<Command>) {
+) -> (Duration, Vec<Command>) {
     let mut others = Vec::new();
-    let mut bytes = 0;
+    let (mut bytes, mut rest) = (0, Duration::ZERO);
     let mut next = Some(first);
     while let Some(command) = next {
         match command {
             Command::Append { append, answer } => {
-                bytes += append.records.iter().map(|record| record.bytes.len()).sum::<usize>();
+                let size = append.records.iter().map(|record| record.bytes.len()).sum();
+                bytes += size;
+                rest += pace::rest_for(size);
                 appends.push(Waiting { append, answer });
             }
             Command::Trim { .. } | Command::Delete { .. } | Command::Settle { .. } => others.push(command),
         }
         if bytes >= BATCH_BYTES || appends.len() >= BATCH_APPENDS {
-            break;
+            return (Duration::ZERO, others);
         }
         next = commands.try_recv().ok();
     }
-    (bytes, others)
+    (rest, others)
 }
 
 /// Tells everybody if the writer ends by a panic: claims stop waiting, the server can end.
