@@ -13,6 +13,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
+use futures_util::stream::{self, StreamExt};
 use http_body_util::BodyExt;
 use outlast_core::Event;
 use outlast_engine::{Clock, DemoModel, Engine, Ids, Model, Models, Parts, Settings};
@@ -150,6 +151,13 @@ async fn every_route_of_the_list_is_served() {
         assert!(!missing && response.status() != StatusCode::INTERNAL_SERVER_ERROR, "{method} {path}");
     }
     server.engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_does_not_end_is_not_waited_for_for_ever() {
+    let begun = stream::iter([Ok::<_, std::io::Error>("{")]).chain(stream::pending());
+    let answer = Server::new().problem("post", "/v1/generations", Body::from_stream(begun)).await;
+    assert_eq!(answer, (400, "invalid_request".to_owned()));
 }
 
 #[tokio::test]
