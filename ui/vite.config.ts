@@ -14,8 +14,19 @@ export default defineConfig({
     chunkSizeWarningLimit: 1_000,
   },
   server: {
-    // Without `changeOrigin`: a server without keys answers only pages of its own origin.
-    proxy: { "/v1": { target: process.env["OUTLAST_URL"] ?? "http://127.0.0.1:8787", ws: true } },
+    proxy: {
+      // Without `changeOrigin`: a server without keys answers only pages of its own origin.
+      "/v1": {
+        target: process.env["OUTLAST_URL"] ?? "http://127.0.0.1:8787",
+        ws: true,
+        // A stream whose server died must end here too. Vite would keep it open, and the page would believe in it.
+        configure: (proxy) => {
+          proxy.on("proxyRes", (theirs, _asked, answer) => {
+            theirs.on("error", () => answer.destroy());
+          });
+        },
+      },
+    },
   },
   test: {
     projects: [
