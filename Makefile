@@ -8,7 +8,7 @@ LISTEN ?= 127.0.0.1:8787
 help: ## what can be made
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/'
 
-run: ## build and serve with the embedded store and the demo model
+run: ## build and serve with the embedded store and the demo model (LISTEN=127.0.0.1:8787 DATA=outlast-data)
 	./scripts/app
 	cargo build --release --locked -p outlast
 	./target/release/outlast serve --listen $(LISTEN) --data $(DATA)

@@ -134,10 +134,9 @@ function start(view: View, event: ChatEvent & { readonly type: "chat.started" })
   if (waiting)
     view = counted(withRun({ ...view, queue: view.queue.filter((run) => run !== waiting) }, waiting));
   const run = view.activeRun;
-  if (run?.generationId !== event.generationId) return view;
-  const startedAt = run?.startedAt ?? event.ts;
+  if (run === null || run.generationId !== event.generationId) return view;
   const { attempt } = event.payload;
-  const activeRun = { ...(run as ActiveRun), attempt, startedAt };
+  const activeRun = { ...run, attempt, startedAt: run.startedAt ?? event.ts };
   return turn({ ...view, activeRun }, event.generationId, "running");
 }
 
@@ -236,11 +235,11 @@ function retract(view: View, ids: readonly string[]): View {
 /** While a person is asked, a run that would go on waits. A retry that was waited for is over. */
 function turn(view: View, generation: string | null, to: "running" | "interrupted"): View {
   const run = view.activeRun;
-  if (run?.generationId !== generation) return view;
-  const status = to === "running" && run?.pendingApprovals ? "awaiting_approval" : to;
+  if (run === null || run.generationId !== generation) return view;
+  const status = to === "running" && run.pendingApprovals ? "awaiting_approval" : to;
   const generationStatus: ConversationStatus = status === "running" ? "generating" : status;
   const conversation = { ...view.conversation, generationStatus };
-  const { retry: _, ...rest } = run as ActiveRun;
+  const { retry: _, ...rest } = run;
   return { ...view, conversation, activeRun: { ...rest, status } };
 }
 

@@ -2,7 +2,7 @@
 //! recovery is nothing but folding the log and asking this.
 
 use crate::generation::Phase;
-use crate::{Conversation, Generation, GenerationId, Recovery, Report, Rules, Seq, Timestamp};
+use crate::{Conversation, Generation, GenerationId, Report, Rules, Seq, Timestamp};
 
 /// What the rules need to know of the outside.
 #[derive(Clone, Debug)]
@@ -81,9 +81,7 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
             None => limit.map_or(Next::Nothing, Next::WakeAt),
         },
         // Whoever is to be asked before a model is called again is asked at once, not when the wait is over.
-        Phase::Retrying { .. }
-            if around.rules.recovery == Recovery::Ask && generation.last_seq <= around.owned_after =>
-        {
+        Phase::Retrying { .. } if around.rules.ask_first() && generation.last_seq <= around.owned_after => {
             Next::Observe(Report::CallLost { generation: id() })
         }
         Phase::Retrying { until } if *until <= around.now => {

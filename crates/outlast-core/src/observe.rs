@@ -10,7 +10,7 @@ use crate::rules::{LOST_IN_A_ROW_MAX, retry_delay};
 use crate::telling::Telling;
 use crate::{
     CancelReason, Conversation, Entry, Event, Failure, FailureClass, Generation, GenerationId, MessageId,
-    Recovery, Rules, Timestamp, ToolStream,
+    Rules, Timestamp, ToolStream,
 };
 
 /// Something that happened outside.
@@ -18,7 +18,7 @@ use crate::{
 pub enum Report {
     /// The model said something, and may have come to an end with it.
     Streamed(Streamed),
-    /// The call that the log tells of is not under way: its owner is gone.
+    /// The call that the log tells of, or the wait for the next one, is not under way: its owner is gone.
     CallLost {
         /// Whose call.
         generation: GenerationId,
@@ -146,11 +146,14 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
             }
         }
         Report::CallLost { generation } => {
-            let asks = rules.recovery == Recovery::Ask;
             let lost = |phase: &Phase| match phase {
                 Phase::Running => true,
-                Phase::Retrying { .. } => asks,
-                _ => false,
+                Phase::Retrying { .. } => rules.ask_first(),
+                Phase::Queued
+                | Phase::Interrupted
+                | Phase::Completed { .. }
+                | Phase::Cancelled { .. }
+                | Phase::Failed { .. } => false,
             };
             if let Some(generation) = in_phase(state, &generation, lost) {
                 observe_loss(generation, rules, &mut entries);
@@ -232,14 +235,9 @@ fn too_long(generation: &Generation, entries: &Entries, rules: &Rules) -> Option
 /// and again.
 fn observe_loss(generation: &Generation, rules: &Rules, entries: &mut Entries) {
     let again = "the server was restarted";
-    // Without tools nothing has an unknown outcome, so `safe` goes on like `auto`.
-    let asks = match rules.recovery {
-        Recovery::Safe | Recovery::Auto => false,
-        Recovery::Ask => true,
-    };
     // What stays and has grown is not lost: the next attempt has less to say.
     let grew = goes_on(generation, rules) && generation.last_seq > generation.attempt_seq;
-    if asks {
+    if rules.ask_first() {
         entries.of(generation, Event::Interrupted { reason: again.to_owned(), round: 0 });
     } else if generation.lost_in_a_row + 1 >= LOST_IN_A_ROW_MAX && !grew {
         let reason = format!("it was lost {LOST_IN_A_ROW_MAX} times in a row: {again}");
@@ -298,7 +296,7 @@ mod tests {
 
     use super::*;
     use crate::testing::{running, *};
-    use crate::{FailureClass, GenerationStatus, MessageStatus, Part, Seq};
+    use crate::{FailureClass, GenerationStatus, MessageStatus, Part, Recovery, Seq};
 
     const RETRYABLE: [FailureClass; 3] =
         [FailureClass::Transient, FailureClass::Timeout, FailureClass::RateLimited];

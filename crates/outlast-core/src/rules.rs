@@ -22,6 +22,17 @@ pub struct Rules {
     pub prefill: BTreeSet<String>,
 }
 
+impl Rules {
+    /// Whether a person is asked before a model is called again for a run that a crash cut short.
+    pub(crate) fn ask_first(&self) -> bool {
+        match self.recovery {
+            // Without tools nothing has an unknown outcome, so `safe` goes on like `auto`.
+            Recovery::Safe | Recovery::Auto => false,
+            Recovery::Ask => true,
+        }
+    }
+}
+
 impl Default for Rules {
     fn default() -> Rules {
         Rules {

@@ -46,7 +46,8 @@ pub(crate) async fn serve(
     insecure: bool,
 ) -> anyhow::Result<()> {
     let listen = config.server.listen;
-    let listener = bind(listen).with_context(|| format!("cannot listen on {listen}"))?;
+    let listener = bind(listen)
+        .with_context(|| format!("cannot listen on {listen}; choose another address with --listen"))?;
     let address = listener.local_addr()?;
     let taken_up = engine.sweep().await.context("cannot look for unfinished generations")?;
     if taken_up > 0 {

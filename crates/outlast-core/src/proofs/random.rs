@@ -225,7 +225,7 @@ impl Life {
     /// No text twice, none missing: what is shown of an answer is what its last attempt said.
     fn check(&self) {
         for (id, document) in &self.world.stored.generations {
-            let withdrawn = self.waits_for_a_retry(id);
+            let withdrawn = self.failed_last(id);
             let expected = match self.said.get(&(id.clone(), document.attempt)) {
                 Some(said) if !withdrawn && !self.dropped.contains(id) => said.as_str(),
                 _ => "",
@@ -236,9 +236,8 @@ impl Life {
         assert!(open <= 1, "two answers are being written");
     }
 
-    /// Cancelled during the wait for a retry: what the failed attempt said stays withdrawn.
-    /// Whether it failed last, and no attempt has begun since.
-    fn waits_for_a_retry(&self, id: &GenerationId) -> bool {
+    /// Whether its last attempt failed and none was begun since: what that one said stays withdrawn.
+    fn failed_last(&self, id: &GenerationId) -> bool {
         let of_it = self.world.log.iter().rev().filter(|entry| entry.generation.as_ref() == Some(id));
         let last = of_it.map(kind).find(|kind| kind == "retry.scheduled" || kind == "chat.started");
         last.is_some_and(|last| last == "retry.scheduled")

@@ -141,7 +141,11 @@ impl Connection {
             }
         }
         self.unsent = Bytes::new(); // its memory is free while the answer is read
-        self.unflushed = self.unflushed && Pin::new(&mut self.io).poll_flush(cx).is_pending();
+        if self.unflushed
+            && let Poll::Ready(flushed) = Pin::new(&mut self.io).poll_flush(cx)
+        {
+            (self.unflushed, self.cut) = (false, self.cut || flushed.is_err());
+        }
     }
 }
 

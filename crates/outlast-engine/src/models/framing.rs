@@ -14,8 +14,8 @@ use hyper::{Response, StatusCode};
 pub(super) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// A head may have so many lines.
 const HEADERS_MAX: usize = 128;
-/// What stands beside the chunks' sizes, and after the last chunk, may be this large in all. Nobody reads it.
-const ASIDE_BYTES_MAX: usize = 64 * 1024;
+/// What stands beside a chunk's size, or after the last chunk, may be this large. Nobody reads it.
+const ASIDE_BYTES_MAX: usize = 16 * 1024;
 /// A chunk's size has at most so many digits. No chunk is that large, and no number overflows.
 const SIZE_DIGITS_MAX: u8 = 15;
 
@@ -207,17 +207,19 @@ impl Body {
 impl At {
     /// Where the next byte leads; nothing if it was the last one.
     fn step(self, byte: u8, aside: &mut usize) -> Result<Option<At>, Malformed> {
-        if matches!(self, At::Extension { .. } | At::Trailer { .. }) {
-            *aside += 1;
-            if *aside > ASIDE_BYTES_MAX {
-                return Err(Malformed);
-            }
+        match self {
+            At::Padding { .. } | At::Extension { .. } | At::Trailer { .. } => *aside += 1,
+            At::DataEnd => *aside = 0,
+            _ => {}
+        }
+        if *aside > ASIDE_BYTES_MAX {
+            return Err(Malformed);
+        }
+        if let (At::Size { value, digits }, Some(digit)) = (self, char::from(byte).to_digit(16)) {
+            let size = At::Size { value: value * 16 + u64::from(digit), digits: digits + 1 };
+            return if digits < SIZE_DIGITS_MAX { Ok(Some(size)) } else { Err(Malformed) };
         }
         Ok(Some(match (self, byte) {
-            (At::Size { value, digits }, byte) if byte.is_ascii_hexdigit() && digits < SIZE_DIGITS_MAX => {
-                let digit = char::from(byte).to_digit(16).unwrap_or_default();
-                At::Size { value: value * 16 + u64::from(digit), digits: digits + 1 }
-            }
             (At::Size { digits: 0, .. }, _) => return Err(Malformed),
             (At::Size { value, .. } | At::Padding { value } | At::Extension { value }, b'\r') => {
                 At::SizeEnd { value }
@@ -370,17 +372,23 @@ mod tests {
 
     #[test]
     fn nobody_fills_the_memory_or_the_time_with_what_is_passed_over() {
-        let endless = |start: &str| {
+        let endless = |start: &str, with: u8| {
             let mut body = body(CHUNKED);
             body.take(start.to_owned().into_bytes().as_mut_slice());
             let mut goes_on = || {
-                body.take(&mut [b'a'; 1024]);
+                body.take(&mut [with; 1024]);
                 !body.is_malformed()
             };
-            (0..).take_while(|_| goes_on()).count()
+            (0..).take_while(|_| goes_on()).count() * 1024
         };
-        assert_eq!(endless("1;"), 64);
-        assert_eq!(endless("0\r\n"), 64);
+        assert_eq!(endless("1;", b'a'), ASIDE_BYTES_MAX);
+        assert_eq!(endless("1\t", b' '), ASIDE_BYTES_MAX);
+        assert_eq!(endless("0\r\n", b'a'), ASIDE_BYTES_MAX);
+        // A little beside every chunk is nothing, however many there are.
+        let mut polite = body(CHUNKED);
+        for _ in 0..2 * ASIDE_BYTES_MAX {
+            assert_eq!(polite.take(&mut b"1 ;a=b\r\nx\r\n".to_vec()), 1);
+        }
         let long_head = |part: &[u8]| {
             let mut head = Head::default();
             assert_eq!(head.take(b"HTTP/1.1 200 OK\r\n".as_slice()).map(|head| head.is_some()), Ok(false));
