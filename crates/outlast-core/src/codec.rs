@@ -153,7 +153,7 @@ mod tests {
             ts: Timestamp(1_767_225_600_000),
             generation: Some("gen_1".into()),
             request: Some(request.into()),
-            event: Event::TextAdded { message_id: "msg_1".into(), text: text.into(), chunks: 1 },
+            event: Event::ChatDelta { message_id: "msg_1".into(), text: text.into(), chunks: 1 },
         }
     }
 
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn fields_that_this_version_does_not_know_are_passed_over() {
         let line = br#"{"seq":1,"ts":"2026-01-01T00:00:00.000Z","later":true,"generationId":null,"requestId":null,"type":"chat.resumed","payload":{"by":"ann","later":1}}"#;
-        assert_eq!(decode(line).unwrap().event, Event::Resumed { by: "ann".into() });
+        assert_eq!(decode(line).unwrap().event, Event::ChatResumed { by: "ann".into() });
         assert_eq!(head(line).unwrap().generation_id, None);
     }
 

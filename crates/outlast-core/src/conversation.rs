@@ -77,24 +77,24 @@ impl Conversation {
                 }
             }
             Event::GenerationQueued { .. } => self.enqueue(entry),
-            Event::AttemptStarted { .. }
-            | Event::SegmentOpened { .. }
-            | Event::SegmentClosed { .. }
-            | Event::TextAdded { .. }
-            | Event::ThinkingAdded { .. }
-            | Event::ToolCalled { .. }
-            | Event::ToolWrote { .. }
-            | Event::ToolEnded { .. }
+            Event::ChatStarted { .. }
+            | Event::AssistantSegmentStarted { .. }
+            | Event::AssistantSegmentEnded { .. }
+            | Event::ChatDelta { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::ToolStart { .. }
+            | Event::ToolOutput { .. }
+            | Event::ToolEnd { .. }
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
-            | Event::UsageReported { .. }
+            | Event::Usage { .. }
             | Event::AttemptRetracted { .. }
             | Event::RetryScheduled { .. }
-            | Event::Interrupted { .. }
-            | Event::Resumed { .. }
-            | Event::Completed { .. }
-            | Event::Failed { .. }
-            | Event::Cancelled { .. } => self.apply_to_generation(entry),
+            | Event::ChatInterrupted { .. }
+            | Event::ChatResumed { .. }
+            | Event::ChatDone { .. }
+            | Event::ChatError { .. }
+            | Event::ChatCancelled { .. } => self.apply_to_generation(entry),
         }
     }
 
@@ -211,7 +211,7 @@ impl Conversation {
 
     fn apply_to_generation(&mut self, entry: &Entry) {
         let Some(id) = &entry.generation else { return };
-        if matches!(entry.event, Event::AttemptStarted { .. }) {
+        if matches!(entry.event, Event::ChatStarted { .. }) {
             self.take_turn(id);
         }
         let found = self.current.iter_mut().chain(&mut self.queue).find(|generation| generation.id == *id);
@@ -246,27 +246,27 @@ impl Generation {
         }
         self.tool_bytes = self.tool_bytes.saturating_add(entry.event.tool_bytes());
         match &entry.event {
-            Event::AttemptStarted { attempt, .. } => self.begin_attempt(entry, *attempt),
-            Event::SegmentOpened { message_id } => {
+            Event::ChatStarted { attempt, .. } => self.begin_attempt(entry, *attempt),
+            Event::AssistantSegmentStarted { message_id } => {
                 self.begin(entry, message_id, Role::Assistant, Vec::new());
             }
-            Event::SegmentClosed { .. } => self.close_segment(MessageStatus::Complete),
-            Event::TextAdded { message_id, text, chunks } => {
+            Event::AssistantSegmentEnded { .. } => self.close_segment(MessageStatus::Complete),
+            Event::ChatDelta { message_id, text, chunks } => {
                 self.add_text(message_id, TextKind::Answer, text, *chunks);
             }
-            Event::ThinkingAdded { message_id, text, chunks } => {
+            Event::ThinkingDelta { message_id, text, chunks } => {
                 self.add_text(message_id, TextKind::Thinking, text, *chunks);
             }
-            Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input } => {
+            Event::ToolStart { message_id, tool_use_id, tool_name, tool_input } => {
                 let (id, name) = (tool_use_id.clone(), tool_name.clone());
                 let asked = Part::ToolUse { id, name, input: tool_input.clone() };
                 self.begin(entry, message_id, Role::Tool, vec![asked]);
             }
-            Event::UsageReported { input_tokens, output_tokens } => {
+            Event::Usage { input_tokens, output_tokens } => {
                 self.input_tokens = self.input_tokens.saturating_add(*input_tokens);
                 self.output_tokens = self.output_tokens.saturating_add(*output_tokens);
             }
-            Event::ToolEnded { .. } | Event::ApprovalRequested { .. } | Event::ApprovalResolved { .. } => {
+            Event::ToolEnd { .. } | Event::ApprovalRequested { .. } | Event::ApprovalResolved { .. } => {
                 self.apply_to_tool(&entry.event);
             }
             Event::AttemptRetracted { message_ids, .. } => {
@@ -281,26 +281,26 @@ impl Generation {
                 self.retry = Some(ScheduledRetry { attempt, delay_ms, reason, ts });
                 self.phase = Phase::Retrying { until: ts.after(Duration::from_millis(delay_ms)) };
             }
-            Event::Interrupted { .. } => {
+            Event::ChatInterrupted { .. } => {
                 self.retry = None;
                 self.phase = Phase::Interrupted;
             }
-            Event::Resumed { .. } => {
+            Event::ChatResumed { .. } => {
                 self.at_work_since = Some(entry.ts);
                 self.lost_in_a_row = 0;
                 self.phase = Phase::Running;
             }
-            Event::Completed { finish_reason } => {
+            Event::ChatDone { finish_reason } => {
                 self.end(entry.ts, Phase::Completed { finish_reason: finish_reason.clone() });
             }
-            Event::Failed { error_message, code } => {
+            Event::ChatError { error_message, code } => {
                 let phase = Phase::Failed { error_message: error_message.clone(), code: code.clone() };
                 self.end(entry.ts, phase);
             }
-            Event::Cancelled { reason } => self.end(entry.ts, Phase::Cancelled { reason: *reason }),
+            Event::ChatCancelled { reason } => self.end(entry.ts, Phase::Cancelled { reason: *reason }),
             Event::ConversationUpdated { .. }
             | Event::MessageAdded { .. }
-            | Event::ToolWrote { .. }
+            | Event::ToolOutput { .. }
             | Event::GenerationQueued { .. } => {}
         }
     }
@@ -321,7 +321,7 @@ impl Generation {
 
     fn apply_to_tool(&mut self, event: &Event) {
         match event {
-            Event::ToolEnded { message_id, tool_use_id, result, is_error } => {
+            Event::ToolEnd { message_id, tool_use_id, result, is_error } => {
                 let asked = self.segments.iter_mut().find(|segment| segment.message == *message_id);
                 if let Some(segment) = asked {
                     let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
@@ -456,7 +456,7 @@ mod tests {
             ts: state.updated_at,
             generation: Some(G3.into()),
             request: None,
-            event: Event::Completed { finish_reason: "stop".into() },
+            event: Event::ChatDone { finish_reason: "stop".into() },
         };
         state.apply(&entry);
         assert_eq!(state, Conversation { seq: entry.seq, ..before });
@@ -470,7 +470,7 @@ mod tests {
             ts: state.updated_at,
             generation: Some(G1.into()),
             request: None,
-            event: Event::TextAdded { message_id: "elsewhere".into(), text: "lo".into(), chunks: 1 },
+            event: Event::ChatDelta { message_id: "elsewhere".into(), text: "lo".into(), chunks: 1 },
         };
         state.apply(&entry);
         let generation = state.active().unwrap();

@@ -28,7 +28,7 @@ pub fn decide(
         Command::Retry(retry) => decide_retry(state, &retry, &mut entries)?,
         Command::Cancel { generation } => {
             let generation = live(state, &generation)?; // the first cancel wins; later ones are told so
-            entries.of(generation, Event::Cancelled { reason: CancelReason::User });
+            entries.of(generation, Event::ChatCancelled { reason: CancelReason::User });
         }
         Command::Claim { generation, keep } => decide_claim(state, &generation, keep, &mut entries)?,
         Command::Produce(produce) => decide_produce(state, produce, rules, &mut entries)?,
@@ -47,12 +47,12 @@ pub fn decide(
             if generation.producer.is_some() {
                 return Err(Refusal::External);
             }
-            entries.of(generation, Event::Resumed { by });
+            entries.of(generation, Event::ChatResumed { by });
             start_again(generation, "resumed", rules, &mut entries);
         }
         Command::Dismiss { generation } => {
             let generation = interrupted(state, &generation)?;
-            entries.of(generation, Event::Cancelled { reason: CancelReason::Dismissed });
+            entries.of(generation, Event::ChatCancelled { reason: CancelReason::Dismissed });
         }
         Command::Update { title, metadata, request } => {
             if title.is_some() || metadata.is_some() {
@@ -74,7 +74,7 @@ fn decide_start(state: &Conversation, start: Start, entries: &mut Entries) -> Re
             // What waits goes too: the person wants this one answered now.
             WhenBusy::Interrupt => {
                 for superseded in state.active().into_iter().chain(&state.queue) {
-                    entries.of(superseded, Event::Cancelled { reason: CancelReason::Superseded });
+                    entries.of(superseded, Event::ChatCancelled { reason: CancelReason::Superseded });
                 }
             }
         }
@@ -105,7 +105,7 @@ fn decide_start(state: &Conversation, start: Start, entries: &mut Entries) -> Re
     };
     entries.of_new(&start.generation, &start.request, queued);
     if busy.is_none() || start.when_busy == WhenBusy::Interrupt {
-        let started = Event::AttemptStarted { model: start.model, attempt: 1 };
+        let started = Event::ChatStarted { model: start.model, attempt: 1 };
         entries.of_new(&start.generation, &start.request, started);
     }
     Ok(())
@@ -142,7 +142,7 @@ fn decide_retry(state: &Conversation, retry: &Retry, entries: &mut Entries) -> R
         };
         entries.of_new(&retry.generation, &retry.request, dropped);
     }
-    let started = Event::AttemptStarted { model: failed.model.clone(), attempt: 1 };
+    let started = Event::ChatStarted { model: failed.model.clone(), attempt: 1 };
     entries.of_new(&retry.generation, &retry.request, started);
     Ok(())
 }
@@ -155,7 +155,7 @@ fn decide_claim(
 ) -> Result<(), Refusal> {
     let generation = external(state, id)?;
     match generation.phase {
-        Phase::Interrupted => entries.of(generation, Event::Resumed { by: "worker".to_owned() }),
+        Phase::Interrupted => entries.of(generation, Event::ChatResumed { by: "worker".to_owned() }),
         Phase::Running => {}
         _ => return Err(stale(generation, 0)), // it has to wait for its turn
     }
@@ -166,7 +166,7 @@ fn decide_claim(
         entries.of(generation, Event::AttemptRetracted { attempt, message_ids, reason });
     }
     let attempt = generation.attempt + 1;
-    entries.of(generation, Event::AttemptStarted { model: generation.model.clone(), attempt });
+    entries.of(generation, Event::ChatStarted { model: generation.model.clone(), attempt });
     Ok(())
 }
 
@@ -196,7 +196,7 @@ fn decide_produce(
     observe_stream(generation, streamed, rules, entries);
     // An answer that grew too long has ended by that already.
     if let Some((error_message, code)) = failed.filter(|_| !entries.has_end()) {
-        entries.of(generation, Event::Failed { error_message, code });
+        entries.of(generation, Event::ChatError { error_message, code });
     }
     Ok(())
 }
@@ -268,7 +268,7 @@ pub(crate) fn start_again(generation: &Generation, reason: &str, rules: &Rules, 
         retract(generation, generation.shown(), reason, entries);
     }
     let attempt = generation.attempt + 1;
-    entries.of(generation, Event::AttemptStarted { model: generation.model.clone(), attempt });
+    entries.of(generation, Event::ChatStarted { model: generation.model.clone(), attempt });
 }
 
 /// Whether the next attempt goes on from the last word of this one, so that nothing has to be withdrawn.

@@ -142,10 +142,10 @@ pub fn apply_with_documents(state: &mut Conversation, entries: &[Entry]) -> Vec<
             Event::AttemptRetracted { message_ids, .. } => {
                 changes.extend(message_ids.iter().cloned().map(DocumentChange::MessageRemoved));
             }
-            Event::SegmentOpened { message_id }
-            | Event::SegmentClosed { message_id }
-            | Event::ToolCalled { message_id, .. }
-            | Event::ToolEnded { message_id, .. } => changed.push(message_id),
+            Event::AssistantSegmentStarted { message_id }
+            | Event::AssistantSegmentEnded { message_id }
+            | Event::ToolStart { message_id, .. }
+            | Event::ToolEnd { message_id, .. } => changed.push(message_id),
             // The state forgets a generation that ended as soon as another takes its place, which may be
             // in these very entries: write it down while it is known.
             event if event.is_end() => changes.extend(ended_documents(state, entry, &changed)),
@@ -451,17 +451,17 @@ mod tests {
             request: Some(format!("request_of_{G1}").into()),
             event,
         };
-        let open = |message: &str| of(Event::SegmentOpened { message_id: message.into() });
-        let close = |message: &str| of(Event::SegmentClosed { message_id: message.into() });
+        let open = |message: &str| of(Event::AssistantSegmentStarted { message_id: message.into() });
+        let close = |message: &str| of(Event::AssistantSegmentEnded { message_id: message.into() });
         let say = |message: &str| {
-            of(Event::TextAdded { message_id: message.into(), text: format!("in {message}"), chunks: 1 })
+            of(Event::ChatDelta { message_id: message.into(), text: format!("in {message}"), chunks: 1 })
         };
         // As a report will, once tools stand between the segments.
         let first = answer(G1, 1);
         let mut entries =
             vec![close(&first), open("second"), say("second"), close("second"), open("third"), say("third")];
         entries.push(close("third"));
-        entries.push(of(Event::Completed { finish_reason: "stop".into() }));
+        entries.push(of(Event::ChatDone { finish_reason: "stop".into() }));
         let next = world.transcript.state.seq.next();
         for (index, entry) in entries.iter_mut().enumerate() {
             entry.seq = next.plus(index);

@@ -22,7 +22,7 @@ impl Entries {
     /// How much the list adds to an answer.
     pub(crate) fn answer_bytes(&self) -> usize {
         let bytes = |entry: &Entry| match &entry.event {
-            Event::TextAdded { text, .. } | Event::ThinkingAdded { text, .. } => text.len(),
+            Event::ChatDelta { text, .. } | Event::ThinkingDelta { text, .. } => text.len(),
             event => event.tool_bytes(),
         };
         self.list.iter().map(bytes).sum()
@@ -31,7 +31,7 @@ impl Entries {
     /// Whether the list shows anything that a model cannot go on from.
     pub(crate) fn has_more_than_words(&self) -> bool {
         let more =
-            |entry: &Entry| matches!(entry.event, Event::ThinkingAdded { .. } | Event::ToolCalled { .. });
+            |entry: &Entry| matches!(entry.event, Event::ThinkingDelta { .. } | Event::ToolStart { .. });
         self.list.iter().any(more)
     }
 

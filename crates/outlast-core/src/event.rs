@@ -75,7 +75,7 @@ pub enum Event {
     },
     /// A call to the model begins.
     #[serde(rename = "chat.started")]
-    AttemptStarted {
+    ChatStarted {
         /// Which model.
         model: String,
         /// 1 for the first.
@@ -83,19 +83,19 @@ pub enum Event {
     },
     /// The assistant begins to speak: a new message.
     #[serde(rename = "assistant.segment.started")]
-    SegmentOpened {
+    AssistantSegmentStarted {
         /// The new message.
         message_id: MessageId,
     },
     /// The segment is complete as it stands.
     #[serde(rename = "assistant.segment.ended")]
-    SegmentClosed {
+    AssistantSegmentEnded {
         /// Which message.
         message_id: MessageId,
     },
     /// The assistant said something.
     #[serde(rename = "chat.delta")]
-    TextAdded {
+    ChatDelta {
         /// Which message grows.
         message_id: MessageId,
         /// By how much.
@@ -106,7 +106,7 @@ pub enum Event {
     },
     /// The assistant thought something.
     #[serde(rename = "thinking.delta")]
-    ThinkingAdded {
+    ThinkingDelta {
         /// Which message grows.
         message_id: MessageId,
         /// By how much.
@@ -117,7 +117,7 @@ pub enum Event {
     },
     /// The model asked for a tool: a message of its own.
     #[serde(rename = "tool.start")]
-    ToolCalled {
+    ToolStart {
         /// The new message.
         message_id: MessageId,
         /// Names the call.
@@ -129,7 +129,7 @@ pub enum Event {
     },
     /// A tool wrote something while it ran.
     #[serde(rename = "tool.output")]
-    ToolWrote {
+    ToolOutput {
         /// Which call.
         tool_use_id: String,
         /// Where it wrote.
@@ -139,7 +139,7 @@ pub enum Event {
     },
     /// A tool is done. Its result joins the message that asked for it.
     #[serde(rename = "tool.end")]
-    ToolEnded {
+    ToolEnd {
         /// The message that asked for it.
         message_id: MessageId,
         /// Which call.
@@ -177,7 +177,7 @@ pub enum Event {
     },
     /// What the call cost, as the upstream counts.
     #[serde(rename = "usage")]
-    UsageReported {
+    Usage {
         /// Tokens read.
         input_tokens: u64,
         /// Tokens written.
@@ -205,7 +205,7 @@ pub enum Event {
     },
     /// The run stopped in the middle and waits for a person.
     #[serde(rename = "chat.interrupted")]
-    Interrupted {
+    ChatInterrupted {
         /// Why.
         reason: String,
         /// How many rounds of tools had run.
@@ -213,19 +213,19 @@ pub enum Event {
     },
     /// A person told it to go on.
     #[serde(rename = "chat.resumed")]
-    Resumed {
+    ChatResumed {
         /// Who.
         by: String,
     },
     /// The end: answered.
     #[serde(rename = "chat.done")]
-    Completed {
+    ChatDone {
         /// Why the model stopped, in its own words.
         finish_reason: String,
     },
     /// The end: failed. What was said stays.
     #[serde(rename = "chat.error")]
-    Failed {
+    ChatError {
         /// For a person.
         error_message: String,
         /// For a program.
@@ -233,7 +233,7 @@ pub enum Event {
     },
     /// The end: cancelled. What was said stays.
     #[serde(rename = "chat.cancelled")]
-    Cancelled {
+    ChatCancelled {
         /// By whom or why.
         reason: CancelReason,
     },
@@ -267,45 +267,45 @@ impl Event {
 
     /// Whether nothing of this generation can follow.
     pub fn is_end(&self) -> bool {
-        matches!(self, Event::Completed { .. } | Event::Failed { .. } | Event::Cancelled { .. })
+        matches!(self, Event::ChatDone { .. } | Event::ChatError { .. } | Event::ChatCancelled { .. })
     }
 
     /// Whether this is what a producer brings, or the beginning of its work.
     pub(crate) fn is_produced(&self) -> bool {
         match self {
-            Event::AttemptStarted { .. }
-            | Event::SegmentOpened { .. }
-            | Event::SegmentClosed { .. }
-            | Event::TextAdded { .. }
-            | Event::ThinkingAdded { .. }
-            | Event::ToolCalled { .. }
-            | Event::ToolWrote { .. }
-            | Event::ToolEnded { .. }
+            Event::ChatStarted { .. }
+            | Event::AssistantSegmentStarted { .. }
+            | Event::AssistantSegmentEnded { .. }
+            | Event::ChatDelta { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::ToolStart { .. }
+            | Event::ToolOutput { .. }
+            | Event::ToolEnd { .. }
             | Event::ApprovalRequested { .. }
-            | Event::UsageReported { .. }
-            | Event::Completed { .. }
-            | Event::Failed { .. } => true,
+            | Event::Usage { .. }
+            | Event::ChatDone { .. }
+            | Event::ChatError { .. } => true,
             Event::ConversationUpdated { .. }
             | Event::MessageAdded { .. }
             | Event::GenerationQueued { .. }
             | Event::AttemptRetracted { .. }
             | Event::RetryScheduled { .. }
-            | Event::Interrupted { .. }
-            | Event::Resumed { .. }
+            | Event::ChatInterrupted { .. }
+            | Event::ChatResumed { .. }
             | Event::ApprovalResolved { .. }
-            | Event::Cancelled { .. } => false,
+            | Event::ChatCancelled { .. } => false,
         }
     }
 
     /// How much a tool adds to its generation: what it was asked, wrote or answered.
     pub(crate) fn tool_bytes(&self) -> usize {
         match self {
-            Event::ToolCalled { tool_use_id, tool_name, tool_input, .. }
+            Event::ToolStart { tool_use_id, tool_name, tool_input, .. }
             | Event::ApprovalRequested { tool_use_id, tool_name, tool_input } => {
                 tool_use_id.len() + tool_name.len() + json_bytes(tool_input)
             }
-            Event::ToolWrote { text, .. } => text.len(),
-            Event::ToolEnded { result, .. } => json_bytes(result),
+            Event::ToolOutput { text, .. } => text.len(),
+            Event::ToolEnd { result, .. } => json_bytes(result),
             _ => 0,
         }
     }
@@ -313,7 +313,7 @@ impl Event {
     /// Whether this only adds text. Such events change no document and may be saved late when the
     /// durability setting says so.
     pub fn is_text(&self) -> bool {
-        matches!(self, Event::TextAdded { .. } | Event::ThinkingAdded { .. })
+        matches!(self, Event::ChatDelta { .. } | Event::ThinkingDelta { .. })
     }
 }
 

@@ -184,14 +184,14 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
             let silent = |run: &&Generation| made_elsewhere(run) && !run.waits_for_a_decision();
             if let Some(generation) = running.filter(silent) {
                 let reason = format!("its worker was not heard for {} s", rules.producer_silence.as_secs());
-                entries.of(generation, Event::Interrupted { reason, round: 0 });
+                entries.of(generation, Event::ChatInterrupted { reason, round: 0 });
             }
         }
         Report::Abandoned { generation } => {
             let at_work = |phase: &Phase| matches!(phase, Phase::Running | Phase::Retrying { .. });
             let waits = |run: &&Generation| run.waits_for_a_decision();
             if let Some(generation) = in_phase(state, &generation, at_work).filter(|run| !waits(run)) {
-                entries.of(generation, Event::Cancelled { reason: CancelReason::Abandoned });
+                entries.of(generation, Event::ChatCancelled { reason: CancelReason::Abandoned });
             }
         }
     }
@@ -212,7 +212,7 @@ pub(crate) fn observe_stream(
         None => {}
         Some(CallEnd::Finished { reason }) => {
             telling.close();
-            telling.event(Event::Completed { finish_reason: reason });
+            telling.event(Event::ChatDone { finish_reason: reason });
         }
         Some(CallEnd::Failed { failure, jitter }) => {
             let shown = std::mem::take(&mut telling.shown);
@@ -238,10 +238,10 @@ fn observe_loss(generation: &Generation, rules: &Rules, entries: &mut Entries) {
     // What stays and has grown is not lost: the next attempt has less to say.
     let grew = goes_on(generation, rules) && generation.last_seq > generation.attempt_seq;
     if rules.ask_first() {
-        entries.of(generation, Event::Interrupted { reason: again.to_owned(), round: 0 });
+        entries.of(generation, Event::ChatInterrupted { reason: again.to_owned(), round: 0 });
     } else if generation.lost_in_a_row + 1 >= LOST_IN_A_ROW_MAX && !grew {
         let reason = format!("it was lost {LOST_IN_A_ROW_MAX} times in a row: {again}");
-        entries.of(generation, Event::Interrupted { reason, round: 0 });
+        entries.of(generation, Event::ChatInterrupted { reason, round: 0 });
     } else {
         start_again(generation, again, rules, entries);
     }
@@ -271,8 +271,10 @@ fn observe_failure(
         };
         entries.of(generation, scheduled);
     } else {
-        let failed =
-            Event::Failed { error_message: failure.message.clone(), code: failure.class.code().to_owned() };
+        let failed = Event::ChatError {
+            error_message: failure.message.clone(),
+            code: failure.class.code().to_owned(),
+        };
         entries.of(generation, failed);
     }
 }

@@ -47,17 +47,17 @@ impl<'a> Telling<'a> {
                 self.close();
                 let message_id = self.begin();
                 self.called.push((tool_use_id.clone(), message_id.clone()));
-                self.event(Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input });
+                self.event(Event::ToolStart { message_id, tool_use_id, tool_name, tool_input });
             }
             Piece::ToolOutput { id: tool_use_id, stream, text } => {
-                self.event(Event::ToolWrote { tool_use_id, stream, text });
+                self.event(Event::ToolOutput { tool_use_id, stream, text });
             }
             Piece::ToolEnd { id: tool_use_id, result, is_error } => {
                 let asked = self.called.iter().position(|(id, _)| *id == tool_use_id);
                 // A result of what nobody asked for belongs nowhere.
                 if let Some(place) = asked {
                     let (_, message_id) = self.called.remove(place);
-                    self.event(Event::ToolEnded { message_id, tool_use_id, result, is_error });
+                    self.event(Event::ToolEnd { message_id, tool_use_id, result, is_error });
                 }
             }
             Piece::Approval { id: tool_use_id, name: tool_name, input: tool_input } => {
@@ -65,7 +65,7 @@ impl<'a> Telling<'a> {
                 self.event(Event::ApprovalRequested { tool_use_id, tool_name, tool_input });
             }
             Piece::Usage { input_tokens, output_tokens } => {
-                self.event(Event::UsageReported { input_tokens, output_tokens });
+                self.event(Event::Usage { input_tokens, output_tokens });
             }
         }
     }
@@ -85,13 +85,13 @@ impl<'a> Telling<'a> {
             None => {
                 let message_id = self.begin();
                 self.open = Some(message_id.clone());
-                self.event(Event::SegmentOpened { message_id: message_id.clone() });
+                self.event(Event::AssistantSegmentStarted { message_id: message_id.clone() });
                 message_id
             }
         };
         self.event(match kind {
-            TextKind::Answer => Event::TextAdded { message_id, text, chunks },
-            TextKind::Thinking => Event::ThinkingAdded { message_id, text, chunks },
+            TextKind::Answer => Event::ChatDelta { message_id, text, chunks },
+            TextKind::Thinking => Event::ThinkingDelta { message_id, text, chunks },
         });
     }
 
@@ -103,7 +103,7 @@ impl<'a> Telling<'a> {
 
     pub(crate) fn close(&mut self) {
         if let Some(message_id) = self.open.take() {
-            self.event(Event::SegmentClosed { message_id });
+            self.event(Event::AssistantSegmentEnded { message_id });
         }
     }
 

@@ -171,7 +171,7 @@ impl Transcript {
         let Some(generation) = generation else { return };
         let ended = |message: &MessageId| generation.segments.iter().find(|known| known.message == *message);
         let segment = match &entry.event {
-            Event::ToolEnded { message_id, .. } => ended(message_id),
+            Event::ToolEnd { message_id, .. } => ended(message_id),
             _ => generation.segments.last(),
         };
         let Some(segment) = segment else { return };

@@ -52,7 +52,7 @@ async fn x3_g10_what_a_worker_was_told_is_taken_is_in_the_log_in_every_mode() {
             let records = store.read(&started.conversation, Seq::ZERO, 1 << 20).await.unwrap();
             let last = decode(&records.last().unwrap().bytes).unwrap();
             assert_eq!(last.seq, worker.last, "{durability:?}");
-            assert!(matches!(last.event, Event::TextAdded { text, .. } if text == word), "{durability:?}");
+            assert!(matches!(last.event, Event::ChatDelta { text, .. } if text == word), "{durability:?}");
         }
         engine.stop().await;
     }

@@ -174,7 +174,7 @@ fn i1_what_ended_before_the_crash_is_as_it_was_and_what_ends_after_it_is_answere
         let before = world.clone();
         let after = live_on(world, person);
         for (place, entry) in after.log.iter().enumerate() {
-            let Event::Completed { .. } = entry.event else { continue };
+            let Event::ChatDone { .. } = entry.event else { continue };
             let id = entry.generation.as_ref().unwrap();
             let shown = after.answer_shown(id);
             if place < prefix.len() {
@@ -192,7 +192,7 @@ fn i1_what_ended_before_the_crash_is_as_it_was_and_what_ends_after_it_is_answere
 fn x5_a_cancel_in_the_log_is_the_end_whatever_crashes_after_it() {
     every_cut(|_, prefix, world, person| {
         let after = live_on(world, person);
-        for entry in prefix.iter().filter(|entry| matches!(entry.event, Event::Cancelled { .. })) {
+        for entry in prefix.iter().filter(|entry| matches!(entry.event, Event::ChatCancelled { .. })) {
             let mut of_it = after.log.iter().rev().filter(|other| other.generation == entry.generation);
             assert_eq!(of_it.next().unwrap().seq, entry.seq);
         }

@@ -27,17 +27,17 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
         }
         Event::MessageAdded { message } => view.messages.push(message.clone()),
         Event::GenerationQueued { model, .. } => queue(view, entry, model),
-        Event::AttemptStarted { attempt, .. } => {
+        Event::ChatStarted { attempt, .. } => {
             let run = view.active_run.as_mut().unwrap();
             run.attempt = *attempt;
             run.retry = None;
             run.started_at = run.started_at.or(Some(entry.ts));
             go_on(view);
         }
-        Event::SegmentOpened { message_id } => open(view, entry, message_id),
-        Event::TextAdded { message_id, text, .. } => say(view, message_id, TextKind::Answer, text),
-        Event::ThinkingAdded { message_id, text, .. } => say(view, message_id, TextKind::Thinking, text),
-        Event::SegmentClosed { .. } => close(view, entry, MessageStatus::Complete, None),
+        Event::AssistantSegmentStarted { message_id } => open(view, entry, message_id),
+        Event::ChatDelta { message_id, text, .. } => say(view, message_id, TextKind::Answer, text),
+        Event::ThinkingDelta { message_id, text, .. } => say(view, message_id, TextKind::Thinking, text),
+        Event::AssistantSegmentEnded { .. } => close(view, entry, MessageStatus::Complete, None),
         Event::AttemptRetracted { message_ids, .. } => {
             view.messages.retain(|message| !message_ids.contains(&message.id));
             view.overlays.retain(|id, _| !message_ids.contains(id));
@@ -47,39 +47,39 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
                 go_on(view);
             }
         }
-        Event::Interrupted { .. } => {
+        Event::ChatInterrupted { .. } => {
             let run = view.active_run.as_mut().unwrap();
             (run.status, run.retry) = (GenerationStatus::Interrupted, None);
             view.conversation.generation_status = ConversationStatus::Interrupted;
         }
-        Event::Resumed { .. } => go_on(view),
-        Event::Completed { .. } => {
+        Event::ChatResumed { .. } => go_on(view),
+        Event::ChatDone { .. } => {
             close(view, entry, MessageStatus::Complete, None);
             end(view, entry, ConversationStatus::Complete);
         }
-        Event::Failed { error_message, .. } => {
+        Event::ChatError { error_message, .. } => {
             close(view, entry, MessageStatus::Error, Some(error_message.clone()));
             end(view, entry, ConversationStatus::Error);
         }
-        Event::Cancelled { .. } => {
+        Event::ChatCancelled { .. } => {
             close(view, entry, MessageStatus::Cancelled, None);
             end(view, entry, ConversationStatus::Cancelled);
         }
-        Event::ToolCalled { .. }
-        | Event::ToolEnded { .. }
+        Event::ToolStart { .. }
+        | Event::ToolEnd { .. }
         | Event::ApprovalRequested { .. }
         | Event::ApprovalResolved { .. } => follow_tool(view, entry),
         Event::RetryScheduled { attempt, delay_ms, reason } => {
             let (attempt, delay_ms, reason, ts) = (*attempt, *delay_ms, reason.clone(), entry.ts);
             view.active_run.as_mut().unwrap().retry = Some(ScheduledRetry { attempt, delay_ms, reason, ts });
         }
-        Event::ToolWrote { .. } | Event::UsageReported { .. } => {}
+        Event::ToolOutput { .. } | Event::Usage { .. } => {}
     }
 }
 
 fn follow_tool(view: &mut ConversationView, entry: &Entry) {
     match &entry.event {
-        Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input } => {
+        Event::ToolStart { message_id, tool_use_id, tool_name, tool_input } => {
             let (id, name) = (tool_use_id.clone(), tool_name.clone());
             let asked = Part::ToolUse { id, name, input: tool_input.clone() };
             let (role, status) = (Role::Tool, MessageStatus::Complete);
@@ -90,7 +90,7 @@ fn follow_tool(view: &mut ConversationView, entry: &Entry) {
                 ..begun(view, entry, message_id)
             });
         }
-        Event::ToolEnded { message_id, tool_use_id, result, is_error } => {
+        Event::ToolEnd { message_id, tool_use_id, result, is_error } => {
             let asked = view.messages.iter_mut().find(|message| message.id == *message_id).unwrap();
             let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
             asked.parts.push(Part::ToolResult { tool_use_id, content, is_error: *is_error });
@@ -199,9 +199,9 @@ fn close(view: &mut ConversationView, entry: &Entry, status: MessageStatus, erro
 
 fn how(entry: &Entry) -> LastEnd {
     let (status, reason, error_message) = match &entry.event {
-        Event::Completed { finish_reason } => (GenerationStatus::Completed, finish_reason.clone(), None),
-        Event::Cancelled { reason } => (GenerationStatus::Cancelled, reason.as_str().to_owned(), None),
-        Event::Failed { error_message, code } => {
+        Event::ChatDone { finish_reason } => (GenerationStatus::Completed, finish_reason.clone(), None),
+        Event::ChatCancelled { reason } => (GenerationStatus::Cancelled, reason.as_str().to_owned(), None),
+        Event::ChatError { error_message, code } => {
             (GenerationStatus::Error, code.clone(), Some(error_message.clone()))
         }
         other => panic!("{other:?} is no end"),

@@ -58,7 +58,7 @@ pub(crate) fn continuing(generation: &str, failed: &str) -> Past {
 }
 
 pub(crate) fn started(generation: &str, attempt: u32) -> Past {
-    of(generation, Event::AttemptStarted { model: "default".into(), attempt })
+    of(generation, Event::ChatStarted { model: "default".into(), attempt })
 }
 
 pub(crate) fn running(generation: &str) -> Past {
@@ -68,8 +68,8 @@ pub(crate) fn running(generation: &str) -> Past {
 /// The attempt begins to speak.
 pub(crate) fn spoke(generation: &str, attempt: u32, text: &str) -> Past {
     let message_id = MessageId::from(answer(generation, attempt));
-    let opened = Event::SegmentOpened { message_id: message_id.clone() };
-    let text = Event::TextAdded { message_id, text: text.into(), chunks: 1 };
+    let opened = Event::AssistantSegmentStarted { message_id: message_id.clone() };
+    let text = Event::ChatDelta { message_id, text: text.into(), chunks: 1 };
     [of(generation, opened), of(generation, text)].concat()
 }
 
@@ -88,24 +88,24 @@ pub(crate) fn retrying(generation: &str, attempt: u32, delay_ms: u64) -> Past {
 }
 
 pub(crate) fn interrupted(generation: &str) -> Past {
-    of(generation, Event::Interrupted { reason: "the server was restarted".into(), round: 0 })
+    of(generation, Event::ChatInterrupted { reason: "the server was restarted".into(), round: 0 })
 }
 
 pub(crate) fn completed(generation: &str) -> Past {
-    of(generation, Event::Completed { finish_reason: "stop".into() })
+    of(generation, Event::ChatDone { finish_reason: "stop".into() })
 }
 
 pub(crate) fn failed(generation: &str) -> Past {
-    of(generation, Event::Failed { error_message: "reset".into(), code: "upstream_failed".into() })
+    of(generation, Event::ChatError { error_message: "reset".into(), code: "upstream_failed".into() })
 }
 
 pub(crate) fn cancelled(generation: &str) -> Past {
-    of(generation, Event::Cancelled { reason: CancelReason::User })
+    of(generation, Event::ChatCancelled { reason: CancelReason::User })
 }
 
 /// Asked, answered with that text, and over.
 pub(crate) fn answered(generation: &str, text: &str) -> Past {
-    let closed = Event::SegmentClosed { message_id: answer(generation, 1).into() };
+    let closed = Event::AssistantSegmentEnded { message_id: answer(generation, 1).into() };
     [answering(generation, text), of(generation, closed), completed(generation)].concat()
 }
 

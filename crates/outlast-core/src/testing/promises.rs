@@ -40,24 +40,24 @@ pub(crate) fn check_log(log: &[Entry]) {
             Event::GenerationQueued { .. } => {
                 assert_eq!(requests.insert(request, id), None, "{request} began two generations");
             }
-            Event::AttemptStarted { attempt, .. } => {
+            Event::ChatStarted { attempt, .. } => {
                 seen.attempt += 1;
                 assert_eq!(*attempt, seen.attempt, "attempts of {id} must be numbered");
             }
-            Event::SegmentOpened { message_id } => {
+            Event::AssistantSegmentStarted { message_id } => {
                 assert_eq!(open.replace((id, message_id)), None, "segments interleave at {entry:?}");
                 assert!(opened.insert(message_id), "{message_id} opened twice");
             }
-            Event::TextAdded { message_id, text, .. } | Event::ThinkingAdded { message_id, text, .. } => {
+            Event::ChatDelta { message_id, text, .. } | Event::ThinkingDelta { message_id, text, .. } => {
                 assert_eq!(open, Some((id, message_id)), "text outside its segment: {entry:?}");
                 assert!(!text.is_empty());
             }
-            Event::ToolCalled { message_id, .. } => {
+            Event::ToolStart { message_id, .. } => {
                 assert_eq!(open, None, "a tool call inside a segment: {entry:?}");
                 assert!(opened.insert(message_id), "{message_id} opened twice");
             }
-            Event::ToolEnded { message_id, .. } => assert!(opened.contains(message_id), "{entry:?}"),
-            Event::SegmentClosed { message_id } => assert_eq!(open.take(), Some((id, message_id))),
+            Event::ToolEnd { message_id, .. } => assert!(opened.contains(message_id), "{entry:?}"),
+            Event::AssistantSegmentEnded { message_id } => assert_eq!(open.take(), Some((id, message_id))),
             Event::AttemptRetracted { message_ids, .. } => {
                 assert!(message_ids.iter().all(|message| opened.contains(message)));
                 open = open.filter(|(_, message)| !message_ids.contains(message));
@@ -66,16 +66,16 @@ pub(crate) fn check_log(log: &[Entry]) {
             Event::RetryScheduled { attempt, .. } => {
                 assert_eq!(*attempt, seen.attempt + 1);
             }
-            Event::Completed { .. } | Event::Failed { .. } | Event::Cancelled { .. } => {
+            Event::ChatDone { .. } | Event::ChatError { .. } | Event::ChatCancelled { .. } => {
                 seen.ended = true;
                 open = open.filter(|(speaker, _)| *speaker != id);
             }
-            Event::UsageReported { .. }
-            | Event::ToolWrote { .. }
+            Event::Usage { .. }
+            | Event::ToolOutput { .. }
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
-            | Event::Interrupted { .. }
-            | Event::Resumed { .. }
+            | Event::ChatInterrupted { .. }
+            | Event::ChatResumed { .. }
             | Event::ConversationUpdated { .. } => {}
         }
     }

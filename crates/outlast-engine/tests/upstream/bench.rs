@@ -145,7 +145,7 @@ impl Outcome {
         assert!(seqs.windows(2).all(|pair| pair[1] == pair[0].next()), "{seqs:?}");
         let ends = self.entries.iter().filter(|entry| entry.event.is_end()).count();
         assert!(ends == 1 && self.entries.last().unwrap().event.is_end(), "{:#?}", self.entries);
-        let started = |entry: &&Entry| matches!(entry.event, Event::AttemptStarted { .. });
+        let started = |entry: &&Entry| matches!(entry.event, Event::ChatStarted { .. });
         let attempts = self.entries.iter().filter(started).count();
         assert!(attempts == self.calls && self.calls <= 3, "{attempts} attempts, {} calls", self.calls);
         assert_eq!(self.shown(), (self.text.clone(), self.tools.clone()));
@@ -156,10 +156,10 @@ impl Outcome {
         let mut shown: Vec<(MessageId, Part)> = Vec::new();
         for entry in &self.entries {
             match &entry.event {
-                Event::TextAdded { message_id, text, .. } => {
+                Event::ChatDelta { message_id, text, .. } => {
                     shown.push((message_id.clone(), Part::Text { text: text.clone() }));
                 }
-                Event::ToolCalled { message_id, tool_use_id, tool_name, tool_input } => {
+                Event::ToolStart { message_id, tool_use_id, tool_name, tool_input } => {
                     let (id, name, input) = (tool_use_id.clone(), tool_name.clone(), tool_input.clone());
                     shown.push((message_id.clone(), Part::ToolUse { id, name, input }));
                 }

@@ -115,33 +115,33 @@ impl Chunks {
             return Next::GoOn;
         }
         match event {
-            Event::TextAdded { text, .. } => self.part(&Part::Text { text: text.clone() }),
-            Event::ThinkingAdded { text, .. } => self.part(&Part::Thinking { text: text.clone() }),
-            Event::ToolCalled { tool_use_id, tool_name, tool_input, .. } => {
+            Event::ChatDelta { text, .. } => self.part(&Part::Text { text: text.clone() }),
+            Event::ThinkingDelta { text, .. } => self.part(&Part::Thinking { text: text.clone() }),
+            Event::ToolStart { tool_use_id, tool_name, tool_input, .. } => {
                 let (id, name, input) = (tool_use_id.clone(), tool_name.clone(), tool_input.clone());
                 self.part(&Part::ToolUse { id, name, input });
             }
-            Event::UsageReported { input_tokens, output_tokens } => {
+            Event::Usage { input_tokens, output_tokens } => {
                 self.usage.add(*input_tokens, *output_tokens);
             }
             Event::AttemptRetracted { .. } if self.said => self.fail(&Problem::retracted(&self.job)),
-            Event::Completed { finish_reason } => self.finish(finish_reason),
-            Event::Interrupted { .. } | Event::Failed { .. } | Event::Cancelled { .. } => {
+            Event::ChatDone { finish_reason } => self.finish(finish_reason),
+            Event::ChatInterrupted { .. } | Event::ChatError { .. } | Event::ChatCancelled { .. } => {
                 return Next::Settled;
             }
             Event::ConversationUpdated { .. }
             | Event::MessageAdded { .. }
             | Event::GenerationQueued { .. }
-            | Event::AttemptStarted { .. }
-            | Event::SegmentOpened { .. }
-            | Event::SegmentClosed { .. }
+            | Event::ChatStarted { .. }
+            | Event::AssistantSegmentStarted { .. }
+            | Event::AssistantSegmentEnded { .. }
             | Event::AttemptRetracted { .. }
             | Event::RetryScheduled { .. }
-            | Event::ToolWrote { .. }
-            | Event::ToolEnded { .. }
+            | Event::ToolOutput { .. }
+            | Event::ToolEnd { .. }
             | Event::ApprovalRequested { .. }
             | Event::ApprovalResolved { .. }
-            | Event::Resumed { .. } => {}
+            | Event::ChatResumed { .. } => {}
         }
         Next::GoOn
     }
