@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outlast_core::{ConversationId, GenerationId, Heads, Seq};
-use outlast_store::{Record, StoreError};
+use outlast_store::{Newest, Record, StoreError};
 use tokio::sync::watch;
 
 use crate::engine::Shared;
@@ -179,7 +179,7 @@ impl Follower {
     /// A position beyond what is visible is right if it is saved: then it is about to be shown. Others have
     /// it from a look at the log, or from nowhere.
     async fn is_saved(&self, tail: Seq) -> Result<(), FollowError> {
-        let loaded = self.shared.store.load(&self.conversation, 0).await?;
+        let loaded = self.shared.store.load(&self.conversation, Newest::NONE).await?;
         let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
         if self.position <= saved { Ok(()) } else { Err(FollowError::Ahead { tail: tail.max(saved) }) }
     }
@@ -194,7 +194,7 @@ impl Follower {
     }
 
     async fn look_at_tail(&self) -> Result<(), StoreError> {
-        let loaded = self.shared.store.load(&self.conversation, 0).await?;
+        let loaded = self.shared.store.load(&self.conversation, Newest::NONE).await?;
         self.feed.begin_at(loaded.map_or(Seq::ZERO, |loaded| loaded.last));
         Ok(())
     }

@@ -4,7 +4,7 @@ use outlast_core::{
     ConversationDocument, ConversationId, ConversationView, GenerationDocument, GenerationId,
     GenerationStatus, Message, Seq, UserId, generation_document, head, view,
 };
-use outlast_store::{Document, Query, Record, StoreError, Table};
+use outlast_store::{Document, Newest, Query, Record, StoreError, Table};
 
 use crate::documents::{to_generation, to_message, to_state};
 use crate::engine::Engine;
@@ -51,7 +51,7 @@ impl Engine {
         id: &ConversationId,
         messages: usize,
     ) -> Result<ConversationView, CommandError> {
-        let loaded = self.shared.store.load(id, messages).await?;
+        let loaded = self.shared.store.load(id, Newest::of(messages)).await?;
         let loaded =
             loaded.filter(|loaded| loaded.conversation.user == *user).ok_or(CommandError::NotFound)?;
         let state = to_state(&loaded)?;
@@ -70,7 +70,7 @@ impl Engine {
             return Ok(document);
         }
         // Its document was written when its status last changed; what was said since is in the log.
-        let loaded = self.shared.store.load(&document.conversation_id, 0).await?;
+        let loaded = self.shared.store.load(&document.conversation_id, Newest::NONE).await?;
         let state = loaded.as_ref().map(to_state).transpose()?;
         match state.as_ref().and_then(|state| state.generation(id)).filter(|generation| !generation.ended()) {
             Some(generation) => Ok(generation_document(&document.conversation_id, generation)),
@@ -88,19 +88,19 @@ impl Engine {
         limit: usize,
     ) -> Result<(Vec<Message>, bool), CommandError> {
         self.must_own(user, id).await?;
-        let before = before.map(|seq| (i64::try_from(seq.0).unwrap_or(i64::MAX), String::new()));
+        let after = before.map(|seq| (i64::try_from(seq.0).unwrap_or(i64::MAX), String::new()));
         let query = Query {
             table: Some(Table::Messages),
             conversation: Some(id.clone()),
-            before,
-            limit: limit + 1,
+            after,
+            limit,
             ..Query::default()
         };
         let found = self.shared.store.list(query).await?;
-        let messages: Result<Vec<Message>, StoreError> = found.iter().take(limit).map(to_message).collect();
+        let messages: Result<Vec<Message>, StoreError> = found.documents.iter().map(to_message).collect();
         let mut messages = messages?;
         messages.reverse();
-        Ok((messages, found.len() > limit))
+        Ok((messages, found.next.is_some()))
     }
 
     /// A user's conversations, newest first.
@@ -202,7 +202,7 @@ impl Engine {
 
     /// Where the log ends, saved or only visible.
     async fn tail(&self, conversation: &ConversationId) -> Result<Seq, CommandError> {
-        let loaded = self.shared.store.load(conversation, 0).await?;
+        let loaded = self.shared.store.load(conversation, Newest::NONE).await?;
         let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
         Ok(self.shared.visible_tail(conversation).map_or(saved, |visible| visible.max(saved)))
     }
@@ -236,13 +236,10 @@ impl Engine {
         paging: Paging,
         parse: impl Fn(&Document) -> Result<T, StoreError>,
     ) -> Result<Page<T>, CommandError> {
-        let before = paging.cursor.as_deref().map(parse_cursor).transpose()?;
-        let found = self.shared.store.list(Query { before, limit: paging.limit + 1, ..query }).await?;
-        let kept = &found[..found.len().min(paging.limit)];
-        let more = found.len() > kept.len();
-        let last = kept.last().filter(|_| more);
-        let next_cursor = last.map(|last| format!("{}.{}", last.order, last.id));
-        let data: Result<Vec<T>, StoreError> = kept.iter().map(parse).collect();
+        let after = paging.cursor.as_deref().map(parse_cursor).transpose()?;
+        let found = self.shared.store.list(Query { after, limit: paging.limit, ..query }).await?;
+        let next_cursor = found.next.map(|(order, id)| format!("{order}.{id}"));
+        let data: Result<Vec<T>, StoreError> = found.documents.iter().map(parse).collect();
         Ok(Page { data: data?, next_cursor })
     }
 }
