@@ -1,4 +1,4 @@
-//! Events on their way to the log: gives each its place and its time.
+//! Events on their way to the log: gives each its position and its time.
 
 use crate::{Conversation, Entry, Event, Generation, GenerationId, RequestId, Seq, Timestamp};
 
@@ -19,17 +19,13 @@ impl Entries {
         self.now
     }
 
-    /// How much the list adds to an answer.
+    /// What the list adds to the cost of its answer.
     pub(crate) fn answer_bytes(&self) -> usize {
-        let bytes = |entry: &Entry| match &entry.event {
-            Event::ChatDelta { text, .. } | Event::ThinkingDelta { text, .. } => text.len(),
-            event => event.tool_bytes(),
-        };
-        self.list.iter().map(bytes).sum()
+        self.list.iter().map(|entry| entry.event.answer_bytes()).sum()
     }
 
-    /// Whether the list shows anything that a model cannot go on from.
-    pub(crate) fn has_more_than_words(&self) -> bool {
+    /// Whether the list shows anything that a model cannot continue.
+    pub(crate) fn has_more_than_text(&self) -> bool {
         let more =
             |entry: &Entry| matches!(entry.event, Event::ThinkingDelta { .. } | Event::ToolStart { .. });
         self.list.iter().any(more)

@@ -5,23 +5,26 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use crate::json::json_bytes;
 use crate::{
-    CancelReason, Decision, GenerationId, Message, MessageId, Producer, Prompt, RequestId, RetryOf, Seq,
-    Timestamp, ToolStream,
+    Brief, CancelReason, Decision, GenerationId, Message, MessageId, RequestId, RetryOf, Seq, Timestamp,
+    ToolStream,
 };
+
+/// What an event costs its answer beside its bytes, and what a message does: a flood of tiny ones must meet
+/// the limit on an answer too.
+const EVENT_BYTES: usize = 16;
+const MESSAGE_BYTES: usize = 1024;
 
 /// One event in its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// Its position.
     pub seq: Seq,
     /// When it was decided.
     pub ts: Timestamp,
-    /// Which generation it belongs to, if any.
     pub generation: Option<GenerationId>,
-    /// The client's name for the request that began that generation.
+    /// The idempotency key of the request that started that generation.
     pub request: Option<RequestId>,
-    /// What happened.
     pub event: Event,
 }
 
@@ -32,215 +35,141 @@ pub enum Event {
     /// Title or metadata were set.
     #[serde(rename = "conversation.updated")]
     ConversationUpdated {
-        /// The new title, if it changed.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        title: Option<String>,
-        /// The new metadata, if they changed. Null takes them away.
+        /// The new title, if it changed. Null clears it.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
+        title: Option<Option<String>>,
+        /// The new metadata, if they changed. Null clears them.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
         metadata: Option<Value>,
     },
     /// A message of a person or of the server joined the transcript.
     #[serde(rename = "message.added")]
-    MessageAdded {
-        /// All of it.
-        message: Message,
-    },
+    MessageAdded { message: Message },
     /// A generation was accepted. It runs when its turn comes.
     #[serde(rename = "generation.queued")]
     GenerationQueued {
         /// The user's message it answers.
         message_id: MessageId,
-        /// The model that will answer, by its name in the settings.
-        model: String,
         /// Fingerprint of the request, so that the same id with another body is noticed.
         digest: String,
-        /// Instructions for the model.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        system: Option<String>,
-        /// Free JSON of the client.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        metadata: Option<Value>,
-        /// The failed generation that this one takes up again.
+        /// The failed generation that this one retries or continues.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_of: Option<RetryOf>,
-        /// What the model is given instead of the transcript.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        prompt: Option<Prompt>,
-        /// The id that the client wants its answer's first message to have.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        answer_id: Option<MessageId>,
-        /// Who makes the answer, if not a model of the settings.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        producer: Option<Producer>,
+        #[serde(flatten)]
+        brief: Box<Brief>,
     },
-    /// A call to the model begins.
+    /// An attempt begins: the model is called, or a worker has claimed the generation.
     #[serde(rename = "chat.started")]
-    ChatStarted {
-        /// Which model.
-        model: String,
-        /// 1 for the first.
-        attempt: u32,
-    },
-    /// The assistant begins to speak: a new message.
+    ChatStarted { model: String, attempt: u32 },
+    /// The assistant starts a new message.
     #[serde(rename = "assistant.segment.started")]
-    AssistantSegmentStarted {
-        /// The new message.
-        message_id: MessageId,
-    },
-    /// The segment is complete as it stands.
+    AssistantSegmentStarted { message_id: MessageId },
+    /// Nothing more is added to the message.
     #[serde(rename = "assistant.segment.ended")]
-    AssistantSegmentEnded {
-        /// Which message.
-        message_id: MessageId,
-    },
-    /// The assistant said something.
+    AssistantSegmentEnded { message_id: MessageId },
+    /// Text of the answer.
     #[serde(rename = "chat.delta")]
     ChatDelta {
-        /// Which message grows.
         message_id: MessageId,
-        /// By how much.
         text: String,
-        /// How many pieces of the upstream were gathered into this one.
+        /// How many chunks of the upstream were gathered into this event.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         chunks: u32,
     },
-    /// The assistant thought something.
+    /// Text of the thinking.
     #[serde(rename = "thinking.delta")]
     ThinkingDelta {
-        /// Which message grows.
         message_id: MessageId,
-        /// By how much.
         text: String,
-        /// How many pieces of the upstream were gathered into this one.
+        /// How many chunks of the upstream were gathered into this event.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         chunks: u32,
     },
     /// The model asked for a tool: a message of its own.
     #[serde(rename = "tool.start")]
     ToolStart {
-        /// The new message.
         message_id: MessageId,
-        /// Names the call.
         tool_use_id: String,
-        /// Which tool.
         tool_name: String,
-        /// Its arguments: an object, or the very text if the model wrote none.
+        /// Arguments: an object, or the literal text if the model wrote something else.
         tool_input: Value,
     },
     /// A tool wrote something while it ran.
     #[serde(rename = "tool.output")]
-    ToolOutput {
-        /// Which call.
-        tool_use_id: String,
-        /// Where it wrote.
-        stream: ToolStream,
-        /// What.
-        text: String,
-    },
-    /// A tool is done. Its result joins the message that asked for it.
+    ToolOutput { tool_use_id: String, stream: ToolStream, text: String },
+    /// A tool is done. Its result joins the message that called it.
     #[serde(rename = "tool.end")]
     ToolEnd {
-        /// The message that asked for it.
+        /// The message that called it.
         message_id: MessageId,
-        /// Which call.
         tool_use_id: String,
-        /// What it answered.
         result: Value,
-        /// Whether it failed.
         is_error: bool,
     },
     /// A tool waits for a person's decision.
     #[serde(rename = "approval.requested")]
     ApprovalRequested {
-        /// Which call.
         tool_use_id: String,
-        /// Which tool.
         tool_name: String,
-        /// Its arguments: the decision is about these and no others.
+        /// The decision is about these arguments and no others.
         tool_input: Value,
+        /// Names tool, arguments and attempt; a decision may carry it.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        hash: String,
     },
     /// A person decided.
     #[serde(rename = "approval.resolved")]
     ApprovalResolved {
-        /// Which call.
         tool_use_id: String,
-        /// How.
         decision: Decision,
-        /// Who.
         by: String,
-        /// Why, if they said so.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// Whether it is meant for every further call of this tool.
+        /// Whether the decision holds for every further call of this tool.
         #[serde(default, skip_serializing_if = "is_false")]
         always: bool,
     },
-    /// What the call cost, as the upstream counts.
+    /// What the attempt cost, as the upstream counts.
     #[serde(rename = "usage")]
-    Usage {
-        /// Tokens read.
-        input_tokens: u64,
-        /// Tokens written.
-        output_tokens: u64,
-    },
+    Usage { input_tokens: u64, output_tokens: u64 },
     /// Whatever that attempt showed is withdrawn.
     #[serde(rename = "attempt.retracted")]
-    AttemptRetracted {
-        /// Which attempt.
-        attempt: u32,
-        /// The messages that are gone.
-        message_ids: Vec<MessageId>,
-        /// Why.
-        reason: String,
-    },
-    /// The next attempt waits.
+    AttemptRetracted { attempt: u32, message_ids: Vec<MessageId>, reason: String },
+    /// The next attempt waits for its time.
     #[serde(rename = "retry.scheduled")]
     RetryScheduled {
-        /// The attempt that will follow.
         attempt: u32,
-        /// How long it waits, from this event's time.
+        /// Counted from this event's time.
         delay_ms: u64,
-        /// What went wrong with the last one.
+        /// What went wrong with the last attempt.
         reason: String,
     },
     /// The run stopped in the middle and waits for a person.
     #[serde(rename = "chat.interrupted")]
     ChatInterrupted {
-        /// Why.
         reason: String,
         /// How many rounds of tools had run.
         round: u32,
     },
     /// A person told it to go on.
     #[serde(rename = "chat.resumed")]
-    ChatResumed {
-        /// Who.
-        by: String,
-    },
-    /// The end: answered.
+    ChatResumed { by: String },
+    /// The end: completed.
     #[serde(rename = "chat.done")]
     ChatDone {
-        /// Why the model stopped, in its own words.
+        /// Why the model stopped, in the upstream's words.
         finish_reason: String,
     },
     /// The end: failed. What was said stays.
     #[serde(rename = "chat.error")]
-    ChatError {
-        /// For a person.
-        error_message: String,
-        /// For a program.
-        code: String,
-    },
+    ChatError { error_message: String, code: String },
     /// The end: cancelled. What was said stays.
     #[serde(rename = "chat.cancelled")]
-    ChatCancelled {
-        /// By whom or why.
-        reason: CancelReason,
-    },
+    ChatCancelled { reason: CancelReason },
 }
 
 impl Event {
-    /// Every name that can stand in `type`, for documents and tests that must know all.
+    /// Every name that can stand in `type`.
     pub const KINDS: &'static [&'static str] = &[
         "conversation.updated",
         "message.added",
@@ -270,7 +199,7 @@ impl Event {
         matches!(self, Event::ChatDone { .. } | Event::ChatError { .. } | Event::ChatCancelled { .. })
     }
 
-    /// Whether this is what a producer brings, or the beginning of its work.
+    /// Whether a worker appends this, or its claim.
     pub(crate) fn is_produced(&self) -> bool {
         match self {
             Event::ChatStarted { .. }
@@ -297,34 +226,64 @@ impl Event {
         }
     }
 
-    /// How much a tool adds to its generation: what it was asked, wrote or answered.
-    pub(crate) fn tool_bytes(&self) -> usize {
+    /// Whether somebody who lists generations would see a difference: their status, attempt or question.
+    pub(crate) fn changes_generation(&self) -> bool {
         match self {
+            Event::GenerationQueued { .. }
+            | Event::ChatStarted { .. }
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::AttemptRetracted { .. }
+            | Event::RetryScheduled { .. }
+            | Event::ChatInterrupted { .. }
+            | Event::ChatResumed { .. }
+            | Event::ChatDone { .. }
+            | Event::ChatError { .. }
+            | Event::ChatCancelled { .. } => true,
+            Event::ConversationUpdated { .. }
+            | Event::MessageAdded { .. }
+            | Event::AssistantSegmentStarted { .. }
+            | Event::AssistantSegmentEnded { .. }
+            | Event::ChatDelta { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::ToolStart { .. }
+            | Event::ToolOutput { .. }
+            | Event::ToolEnd { .. }
+            | Event::Usage { .. } => false,
+        }
+    }
+
+    /// What this adds to the cost of its answer.
+    pub(crate) fn answer_bytes(&self) -> usize {
+        match self {
+            Event::ChatDelta { text, .. }
+            | Event::ThinkingDelta { text, .. }
+            | Event::ToolOutput { text, .. } => text.len() + EVENT_BYTES,
+            Event::AssistantSegmentStarted { .. } => MESSAGE_BYTES,
             Event::ToolStart { tool_use_id, tool_name, tool_input, .. }
-            | Event::ApprovalRequested { tool_use_id, tool_name, tool_input } => {
-                tool_use_id.len() + tool_name.len() + json_bytes(tool_input)
+            | Event::ApprovalRequested { tool_use_id, tool_name, tool_input, .. } => {
+                tool_use_id.len() + tool_name.len() + json_bytes(tool_input) + MESSAGE_BYTES
             }
-            Event::ToolOutput { text, .. } => text.len(),
-            Event::ToolEnd { result, .. } => json_bytes(result),
+            Event::ToolEnd { result, .. } => json_bytes(result) + EVENT_BYTES,
             _ => 0,
         }
     }
 
-    /// Whether this only adds text. Such events change no document and may be saved late when the
-    /// durability setting says so.
+    /// Whether this only adds text to the open segment.
     pub fn is_text(&self) -> bool {
         matches!(self, Event::ChatDelta { .. } | Event::ThinkingDelta { .. })
     }
-}
 
-/// How long a value is when it is written down.
-pub(crate) fn json_bytes(value: &Value) -> usize {
-    value.to_string().len()
+    /// Whether this is one of many small pieces: text, or output of a tool. Such events change no document
+    /// and may be saved late where the durability setting says so.
+    pub fn is_stream(&self) -> bool {
+        self.is_text() || matches!(self, Event::ToolOutput { .. })
+    }
 }
 
 /// Serde reads null as "absent"; here it is a value that somebody set.
-fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
+fn even_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(deserializer).map(Some)
 }
 
 fn is_false(value: &bool) -> bool {

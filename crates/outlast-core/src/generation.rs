@@ -1,88 +1,82 @@
-//! One generation as the log tells it.
+//! One generation as the log tells it: a user's message and everything done to answer it.
+//!
+//! What was said is not here but in messages and in the log: only what is still open is kept, so the state
+//! stays small however long the answer is.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::message::{TextKind, push_text};
 use crate::{
-    CancelReason, Decision, GenerationId, MessageId, MessageStatus, Part, Producer, RequestId, RetryOf, Role,
+    Approval, Brief, CancelReason, GenerationId, MessageId, MessageStatus, Part, RequestId, RetryOf, Role,
     Seq, Timestamp,
 };
 
-/// A user's message and everything done to answer it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Generation {
-    /// Its id.
     pub id: GenerationId,
-    /// The client's name for the request.
+    /// The client's idempotency key.
     pub request: RequestId,
     /// Fingerprint of the request.
     pub digest: String,
     /// The user's message it answers.
     pub message: MessageId,
-    /// The model's name in the settings.
-    pub model: String,
-    /// Instructions for the model.
-    pub system: Option<String>,
-    /// Free JSON of the client.
-    pub metadata: Option<Value>,
-    /// The failed generation that this one takes up again.
+    /// The failed generation that this one retries or continues.
     pub retry_of: Option<RetryOf>,
-    /// Where the log holds what the model is given instead of the transcript, if anything. It may be long
-    /// and is read for a call alone.
-    #[serde(default)]
+    /// Without the prompt, which may be long and is read from the log for a call.
+    pub brief: Brief,
+    /// Where the log holds the prompt, if there is one.
     pub prompt_seq: Option<Seq>,
-    /// The id that the client wants its answer's first message to have.
-    #[serde(default)]
-    pub answer_id: Option<MessageId>,
-    /// Who makes the answer, if not a model of the settings.
-    #[serde(default)]
-    pub producer: Option<Producer>,
-    /// The last event that its producer brought: where the next batch must begin.
-    #[serde(default)]
-    pub produced: Seq,
-    /// Its first event.
-    pub first_seq: Seq,
-    /// Its newest event.
-    pub last_seq: Seq,
-    /// When it was accepted.
-    pub queued_at: Timestamp,
-    /// Messages of the failed generations that this one continues: the beginning of its answer.
-    pub kept: Vec<MessageId>,
-    /// When the first call began.
-    pub started_at: Option<Timestamp>,
-    /// Since when it has been at work: its first call, or the last time a person let it go on.
-    pub at_work_since: Option<Timestamp>,
-    /// When it ended.
-    pub completed_at: Option<Timestamp>,
-    /// How far it has come.
+    pub progress: Progress,
+    pub counters: Counters,
+}
+
+/// How far a generation has come.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Progress {
     pub phase: Phase,
     /// The current attempt; 0 before the first.
     pub attempt: u32,
     /// Where the current attempt began. An owner that came later did not make that call.
     pub attempt_seq: Seq,
-    /// Attempts that failed and were retried. Attempts lost to a crash do not count: they say nothing
-    /// about the upstream.
+    /// The attempt that waits for its time, if one does.
+    pub retry: Option<ScheduledRetry>,
+    pub first_seq: Seq,
+    pub last_seq: Seq,
+    /// The last event that a worker appended: where its next batch must begin.
+    pub produced: Seq,
+    pub queued_at: Timestamp,
+    /// When the first attempt began.
+    pub started_at: Option<Timestamp>,
+    /// Since when it has been at work: its first attempt, or the last time a person let it go on.
+    pub at_work_since: Option<Timestamp>,
+    pub completed_at: Option<Timestamp>,
+    /// Messages of the failed generations that this one continues: the beginning of its answer.
+    pub kept: Vec<MessageId>,
+    /// Messages that it has shown and not withdrawn, oldest first.
+    pub shown: Vec<MessageId>,
+    /// The first of them in which the assistant speaks.
+    pub first_answer: Option<MessageId>,
+    /// Whether it has shown nothing but text: thinking and tool calls cannot be continued by a model.
+    pub only_text: bool,
+    /// Messages that may still change: the text that is arriving and tool calls without a result.
+    pub open: Vec<Segment>,
+    /// What a person was asked to decide about, oldest first.
+    pub approvals: Vec<Approval>,
+}
+
+/// What is counted. Attempts that were lost with their owner do not count as failures: they say nothing about
+/// the upstream.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Attempts that failed and were retried.
     pub failures: u32,
     /// Attempts lost with their owners since the start, the last failure of the upstream or the last resume.
-    #[serde(default)]
     pub lost_in_a_row: u32,
-    /// The attempt that waits for its time, if one does.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub retry: Option<ScheduledRetry>,
-    /// What the assistant said that was not withdrawn.
-    pub segments: Vec<Segment>,
-    /// What a person was asked to decide about, oldest first.
-    #[serde(default)]
-    pub approvals: Vec<Approval>,
-    /// What tools were asked, wrote and answered since anything was last withdrawn, in bytes.
-    #[serde(default)]
-    pub tool_bytes: usize,
-    /// Tokens read, all attempts together.
+    /// What the answer costs, in bytes: text and tools with a charge for each event, part and message, since
+    /// anything was last withdrawn.
+    pub answer_bytes: usize,
     pub input_tokens: u64,
-    /// Tokens written, all attempts together.
     pub output_tokens: u64,
-    /// Pieces received from the upstream, all attempts together.
+    /// Pieces received from the upstream.
     pub chunks_received: u64,
 }
 
@@ -90,133 +84,76 @@ pub struct Generation {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduledRetry {
-    /// Which attempt.
     pub attempt: u32,
-    /// How long it waits.
     pub delay_ms: u64,
-    /// What went wrong with the last one.
+    /// What went wrong with the last attempt.
     pub reason: String,
     /// From when on it waits.
     pub ts: Timestamp,
 }
 
-/// How far a generation has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Another one runs first.
+    /// Another generation runs first.
     Queued,
-    /// A call is, or should be, under way.
+    /// An attempt is, or should be, under way.
     Running,
-    /// The last call failed; the next begins at that time.
+    /// The last attempt failed; the next begins at that time.
     Retrying {
-        /// When.
         until: Timestamp,
     },
-    /// It waits for a person to resume or dismiss it.
+    /// Waits for a person to resume or dismiss it.
     Interrupted,
-    /// Answered.
     Completed {
-        /// Why the model stopped.
         finish_reason: String,
     },
-    /// Cancelled.
     Cancelled {
-        /// By whom or why.
         reason: CancelReason,
     },
-    /// Failed.
     Failed {
-        /// For a person.
         error_message: String,
-        /// For a program.
         code: String,
     },
 }
 
-/// A tool about which a person is asked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Approval {
-    /// Which call.
-    pub tool_use_id: String,
-    /// Which tool.
-    pub tool_name: String,
-    /// Its arguments.
-    pub tool_input: Value,
-    /// What was decided, if it was.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub decided: Option<Decided>,
-}
-
-/// What a person decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Decided {
-    /// How.
-    pub decision: Decision,
-    /// Who.
-    pub by: String,
-    /// Why, if they said so.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// Whether it is meant for every further call of this tool.
-    #[serde(default)]
-    pub always: bool,
-}
-
-/// A contiguous piece of what the assistant said, or a tool it asked for: one message of the transcript.
+/// A contiguous piece of assistant text, or a tool call: one message of the transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Segment {
-    /// Its message.
     pub message: MessageId,
     /// Where it began.
     pub seq: Seq,
-    /// When it began.
     pub created_at: Timestamp,
-    /// The attempt that said it.
-    pub attempt: u32,
-    /// The assistant, or the tool that was asked for.
-    #[serde(default = "assistant")]
     pub role: Role,
-    /// What was said.
     pub parts: Vec<Part>,
-    /// Whether text may still be added, else how it ended.
+    /// `Streaming` while text may still be added.
     pub status: MessageStatus,
 }
 
-/// A call of a tool.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ToolUse<'a> {
-    pub(crate) id: &'a str,
-    /// The message that asks.
-    pub(crate) message: &'a MessageId,
-    /// Whether its result is there.
-    pub(crate) ended: bool,
-}
-
-fn assistant() -> Role {
-    Role::Assistant
-}
-
 impl Segment {
-    /// Whether text may still be added.
-    pub fn is_open(&self) -> bool {
+    pub fn is_streaming(&self) -> bool {
         self.status == MessageStatus::Streaming
+    }
+
+    /// The id of the tool call, if it is one.
+    pub(crate) fn tool_use_id(&self) -> Option<&str> {
+        self.parts.iter().find_map(|part| match part {
+            Part::ToolUse { id, .. } => Some(id.as_str()),
+            Part::Text { .. } | Part::Thinking { .. } | Part::Image { .. } | Part::ToolResult { .. } => None,
+        })
     }
 }
 
 impl Generation {
     /// Whether nothing more can happen to it.
     pub fn ended(&self) -> bool {
-        match self.phase {
+        match self.progress.phase {
             Phase::Completed { .. } | Phase::Cancelled { .. } | Phase::Failed { .. } => true,
             Phase::Queued | Phase::Running | Phase::Retrying { .. } | Phase::Interrupted => false,
         }
     }
 
-    /// The status clients see.
     pub fn status(&self) -> GenerationStatus {
-        match self.phase {
+        match self.progress.phase {
             Phase::Queued => GenerationStatus::Queued,
             Phase::Running if self.waits_for_a_decision() => GenerationStatus::AwaitingApproval,
             Phase::Running | Phase::Retrying { .. } => GenerationStatus::Running,
@@ -227,9 +164,14 @@ impl Generation {
         }
     }
 
+    /// Whether it uses the server or its upstream now. One that waits for a person does not.
+    pub fn is_at_work(&self) -> bool {
+        matches!(self.progress.phase, Phase::Running | Phase::Retrying { .. }) && !self.waits_for_a_decision()
+    }
+
     /// Why it ended, for a program, and why it failed, for a person.
     pub(crate) fn end_reason(&self) -> (Option<String>, Option<String>) {
-        match &self.phase {
+        match &self.progress.phase {
             Phase::Completed { finish_reason } => (Some(finish_reason.clone()), None),
             Phase::Cancelled { reason } => (Some(reason.as_str().to_owned()), None),
             Phase::Failed { error_message, code } => (Some(code.clone()), Some(error_message.clone())),
@@ -237,21 +179,14 @@ impl Generation {
         }
     }
 
-    /// The tools it asked for, oldest first.
-    pub(crate) fn tool_calls(&self) -> impl Iterator<Item = ToolUse<'_>> {
-        self.segments.iter().filter_map(|segment| {
-            let id = segment.parts.iter().find_map(|part| match part {
-                Part::ToolUse { id, .. } => Some(id.as_str()),
-                _ => None,
-            })?;
-            let ended = segment.parts.iter().any(|part| matches!(part, Part::ToolResult { .. }));
-            Some(ToolUse { id, message: &segment.message, ended })
-        })
+    /// Tool calls without a result, oldest first: the id of the call and the message that asks.
+    pub(crate) fn open_calls(&self) -> impl Iterator<Item = (&str, &MessageId)> {
+        self.progress.open.iter().filter_map(|open| Some((open.tool_use_id()?, &open.message)))
     }
 
-    /// The questions that nobody has answered yet, oldest first.
+    /// The questions that nobody has decided yet, oldest first.
     pub fn pending_approvals(&self) -> impl Iterator<Item = &Approval> {
-        self.approvals.iter().filter(|approval| approval.decided.is_none() && !self.ended())
+        self.progress.approvals.iter().filter(|approval| approval.decided.is_none() && !self.ended())
     }
 
     /// Whether a person has to decide before it can go on.
@@ -261,52 +196,19 @@ impl Generation {
 
     /// The segment that text is being added to.
     pub fn open_segment(&self) -> Option<&Segment> {
-        self.segments.last().filter(|segment| segment.is_open())
+        self.progress.open.iter().find(|open| open.is_streaming())
     }
 
     /// The id that the next message must have, if that is settled: while one is open there is no other, and
     /// the first has the one that the client wants.
     pub fn next_message(&self) -> Option<&MessageId> {
-        let taken = |id: &&MessageId| self.segments.iter().any(|segment| segment.message == **id);
-        let wanted = self.answer_id.as_ref().filter(|id| !taken(id));
+        let wanted = self.brief.answer_id.as_ref().filter(|id| !self.progress.shown.contains(id));
         self.open_segment().map(|segment| &segment.message).or(wanted)
-    }
-
-    /// The messages that it has shown and not withdrawn.
-    pub fn shown(&self) -> Vec<MessageId> {
-        self.segments.iter().map(|segment| segment.message.clone()).collect()
     }
 
     /// The messages that answer its question: those it continues, then its own.
     pub fn answer_messages(&self) -> Vec<MessageId> {
-        self.kept.iter().chain(self.segments.iter().map(|segment| &segment.message)).cloned().collect()
-    }
-
-    /// How long the answer is, with everything that tools add to it.
-    pub fn answer_bytes(&self) -> usize {
-        let bytes = |part: &Part| match part {
-            Part::Text { text } | Part::Thinking { text } => text.len(),
-            // Counted when they came: to write them down for every report would cost more than they do.
-            Part::ToolUse { .. } | Part::ToolResult { .. } | Part::Image { .. } => 0,
-        };
-        let said: usize = self.segments.iter().flat_map(|segment| &segment.parts).map(bytes).sum();
-        said.saturating_add(self.tool_bytes)
-    }
-
-    /// Everything said, in the order of the log.
-    pub fn content_parts(&self) -> Vec<Part> {
-        self.segments.iter().flat_map(|segment| segment.parts.iter().cloned()).collect()
-    }
-
-    pub(crate) fn add_text(&mut self, message: &MessageId, kind: TextKind, text: &str, chunks: u32) {
-        self.chunks_received += u64::from(chunks);
-        // Text for a segment that is not open cannot be recorded by `observe`; a log that has it is
-        // folded without it rather than not at all.
-        if let Some(segment) =
-            self.segments.last_mut().filter(|segment| segment.is_open() && segment.message == *message)
-        {
-            push_text(&mut segment.parts, kind, text);
-        }
+        self.progress.kept.iter().chain(&self.progress.shown).cloned().collect()
     }
 }
 
@@ -314,26 +216,21 @@ impl Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationStatus {
-    /// Accepted, waiting for its turn.
     Queued,
-    /// Under way.
     Running,
     /// A tool waits for a person's decision.
     AwaitingApproval,
-    /// The same, and its sandbox sleeps.
+    /// The same, and the sandbox sleeps.
     Paused,
     /// Stopped in the middle; a person may resume or dismiss it.
     Interrupted,
-    /// Answered.
     Completed,
-    /// Cancelled.
     Cancelled,
-    /// Failed.
     Error,
 }
 
 impl GenerationStatus {
-    /// The statuses of a generation that is not over: what a starting server must look at.
+    /// The statuses of a generation that is not over.
     pub const LIVE: &'static [GenerationStatus] = &[
         GenerationStatus::Queued,
         GenerationStatus::Running,
@@ -341,6 +238,16 @@ impl GenerationStatus {
         GenerationStatus::Paused,
         GenerationStatus::Interrupted,
     ];
+
+    pub fn is_live(self) -> bool {
+        GenerationStatus::LIVE.contains(&self)
+    }
+
+    /// The status of that name, as `as_str` writes it.
+    pub fn from_name(name: &str) -> Option<GenerationStatus> {
+        let over = [GenerationStatus::Completed, GenerationStatus::Cancelled, GenerationStatus::Error];
+        GenerationStatus::LIVE.iter().chain(&over).copied().find(|status| status.as_str() == name)
+    }
 
     /// As the API and the tables write it.
     pub fn as_str(self) -> &'static str {

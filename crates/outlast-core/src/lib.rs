@@ -1,23 +1,33 @@
 //! Events of a conversation and the pure functions over them.
 //!
-//! Four verbs: commands are *decided*, reports are *observed*, events are *applied*, and *next* says
-//! what the world owes a state. No clock, no randomness, no I/O, no async: every rule here can be
-//! tested in three lines.
+//! Four verbs: commands are *decided*, reports are *observed*, events are *applied*, and *next* says what
+//! should be going on now. No clock, no randomness, no I/O, no async: every rule here can be tested in
+//! three lines. Read `event` first, then the four verbs; below them, `attempts` and `telling` hold the rules
+//! that two verbs share.
 
-mod choices;
-mod codec;
 mod command;
-mod context;
 mod conversation;
-mod decide;
-mod documents;
-mod entries;
 mod event;
 mod generation;
-mod ids;
-mod message;
+mod report;
+
+mod apply;
+mod decide;
 mod next;
 mod observe;
+
+mod approval;
+mod attempts;
+mod brief;
+mod choices;
+mod codec;
+mod context;
+mod documents;
+mod entries;
+mod first;
+mod ids;
+mod json;
+mod message;
 mod retention;
 mod rules;
 mod telling;
@@ -29,10 +39,13 @@ mod proofs;
 #[cfg(test)]
 mod testing;
 
+pub use approval::{Approval, Decided, approval_hash};
+pub use brief::Brief;
 pub use choices::{CancelReason, Decision, Producer, RetryMode, RetryOf, ToolStream};
 pub use codec::{DecodeError, Head, Heads, decode, encode, head};
 pub use command::{
-    Command, Earlier, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, Start, TOOL_BYTES_MAX, WhenBusy,
+    Command, Decide, Earlier, Facts, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, Start, TOOL_BYTES_MAX,
+    WhenBusy,
 };
 pub use context::{Context, ContextMessage, Prompt, Sources, ToolSpec, context};
 pub use conversation::Conversation;
@@ -42,11 +55,14 @@ pub use documents::{
     conversation_document, generation_document,
 };
 pub use event::{Entry, Event};
-pub use generation::{Approval, Decided, Generation, GenerationStatus, Phase, ScheduledRetry, Segment};
+pub use first::read_state;
+pub use generation::{Counters, Generation, GenerationStatus, Phase, Progress, ScheduledRetry, Segment};
 pub use ids::{ConversationId, GenerationId, MessageId, RequestId, Seq, UserId};
+pub use json::{DEPTH_MAX, depth};
 pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};
-pub use next::{Effect, Next, Surroundings, next};
-pub use observe::{CallEnd, Piece, Report, Streamed, observe};
+pub use next::{Effect, Next, Surroundings, due, next};
+pub use observe::observe;
+pub use report::{CallEnd, Piece, Report, Streamed};
 pub use retention::Retention;
 pub use rules::{
     Durability, Failure, FailureClass, LOST_IN_A_ROW_MAX, RETRY_WAIT_MAX, Recovery, Rules, retry_delay,

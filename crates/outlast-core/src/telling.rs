@@ -1,34 +1,54 @@
-//! How the pieces of an answer become events: where a message begins, where it ends, and what it is called.
+//! How the pieces of an answer become events: where a message begins, where it ends, and which id it has.
 
+use crate::attempts::{Failed, fail, too_long};
 use crate::entries::Entries;
 use crate::message::TextKind;
-use crate::{Event, Generation, MessageId, Part, Piece, Rules};
+use crate::{CallEnd, Event, Generation, MessageId, Part, Piece, Rules, Streamed, approval_hash};
+
+/// Tells the log what an attempt brought, by a model or by a worker.
+pub(crate) fn tell(generation: &Generation, streamed: Streamed, rules: &Rules, entries: &mut Entries) {
+    let mut telling = Telling::new(generation, streamed.new_message, rules, entries);
+    for piece in streamed.pieces {
+        telling.take(piece);
+    }
+    match too_long(generation, telling.entries, rules).or(streamed.end) {
+        None => {}
+        Some(CallEnd::Finished { reason }) => {
+            telling.close();
+            telling.event(Event::ChatDone { finish_reason: reason });
+        }
+        Some(CallEnd::Failed { failure, jitter }) => {
+            let newly_shown = std::mem::take(&mut telling.shown);
+            let failed = Failed { failure: &failure, jitter, newly_shown };
+            fail(generation, failed, rules, telling.entries);
+        }
+    }
+}
 
 /// An answer on its way into events, piece by piece.
-pub(crate) struct Telling<'a> {
+struct Telling<'a> {
     generation: &'a Generation,
-    pub(crate) entries: &'a mut Entries,
-    /// The message that words are added to.
+    entries: &'a mut Entries,
+    /// The message that text is added to.
     open: Option<MessageId>,
     names: Names,
     /// Messages that began in this report.
-    pub(crate) shown: Vec<MessageId>,
-    /// Calls for tools that have no result yet, and the messages that asked.
+    shown: Vec<MessageId>,
+    /// Tool calls without a result, and the messages that asked.
     called: Vec<(String, MessageId)>,
-    /// White space that stands there already and that the model was not told of: it may say it again.
+    /// White space that is already shown but was kept from the model, which may repeat it.
     withheld: String,
 }
 
 impl<'a> Telling<'a> {
-    pub(crate) fn new(
+    fn new(
         generation: &'a Generation,
         new_message: MessageId,
         rules: &Rules,
         entries: &'a mut Entries,
     ) -> Telling<'a> {
         let open = generation.open_segment().map(|segment| segment.message.clone());
-        let called = generation.tool_calls().filter(|call| !call.ended);
-        let called = called.map(|call| (call.id.to_owned(), call.message.clone()));
+        let called = generation.open_calls().map(|(id, message)| (id.to_owned(), message.clone()));
         Telling {
             names: Names::new(generation, new_message, open.is_some()),
             open,
@@ -40,7 +60,7 @@ impl<'a> Telling<'a> {
         }
     }
 
-    pub(crate) fn take(&mut self, piece: Piece) {
+    fn take(&mut self, piece: Piece) {
         match piece {
             Piece::Text { kind, text, chunks } => self.say(kind, text, chunks),
             Piece::ToolCall { id: tool_use_id, name: tool_name, input: tool_input } => {
@@ -54,7 +74,7 @@ impl<'a> Telling<'a> {
             }
             Piece::ToolEnd { id: tool_use_id, result, is_error } => {
                 let asked = self.called.iter().position(|(id, _)| *id == tool_use_id);
-                // A result of what nobody asked for belongs nowhere.
+                // A result without a call belongs nowhere.
                 if let Some(place) = asked {
                     let (_, message_id) = self.called.remove(place);
                     self.event(Event::ToolEnd { message_id, tool_use_id, result, is_error });
@@ -62,7 +82,8 @@ impl<'a> Telling<'a> {
             }
             Piece::Approval { id: tool_use_id, name: tool_name, input: tool_input } => {
                 self.close();
-                self.event(Event::ApprovalRequested { tool_use_id, tool_name, tool_input });
+                let hash = approval_hash(&tool_name, &tool_input, self.generation.progress.attempt);
+                self.event(Event::ApprovalRequested { tool_use_id, tool_name, tool_input, hash });
             }
             Piece::Usage { input_tokens, output_tokens } => {
                 self.event(Event::Usage { input_tokens, output_tokens });
@@ -101,30 +122,29 @@ impl<'a> Telling<'a> {
         message_id
     }
 
-    pub(crate) fn close(&mut self) {
+    fn close(&mut self) {
         if let Some(message_id) = self.open.take() {
             self.event(Event::AssistantSegmentEnded { message_id });
         }
     }
 
-    pub(crate) fn event(&mut self, event: Event) {
+    fn event(&mut self, event: Event) {
         self.entries.of(self.generation, event);
     }
 }
 
-/// The ids of the messages that begin in one report. The first is given; while a message is open, it has
-/// that one already.
+/// The ids of the messages that begin in one report. The first is given; an open message has it already.
 struct Names {
     first: MessageId,
     given: usize,
-    /// What further ones are named after: the first, unless the client chose that. What follows from a chosen
-    /// name may be chosen too, for another message.
+    /// What further ids are derived from: the first, unless the client chose that one, because it may choose
+    /// any derived from it too, for another message.
     stem: String,
 }
 
 impl Names {
     fn new(generation: &Generation, first: MessageId, is_taken: bool) -> Names {
-        let chosen = generation.answer_id.as_ref() == Some(&first);
+        let chosen = generation.brief.answer_id.as_ref() == Some(&first);
         let stem = if chosen { generation.id.to_string() } else { first.to_string() };
         Names { first, given: usize::from(is_taken), stem }
     }
@@ -138,15 +158,15 @@ impl Names {
     }
 }
 
-/// The white space at the end of the words that an attempt goes on from, if it has said nothing yet. The
-/// model was given the words without it. A worker was not: it reads what stands there and means what it says.
+/// The white space at the end of the text that an attempt continues, if it has said nothing yet. The model was
+/// given the text without it. A worker reads what is there and means what it says.
 fn withheld<'a>(generation: &'a Generation, rules: &Rules) -> &'a str {
-    if generation.producer.is_some() || !rules.prefill.contains(&generation.model) {
+    if generation.brief.is_for_worker() || !rules.prefill.contains(&generation.brief.model) {
         return "";
     }
     let Some(segment) = generation.open_segment() else { return "" };
     let Some(Part::Text { text }) = segment.parts.last() else { return "" };
-    if generation.last_seq != generation.attempt_seq {
+    if generation.progress.last_seq != generation.progress.attempt_seq {
         return ""; // something was said since the attempt began
     }
     &text[text.trim_end().len()..]

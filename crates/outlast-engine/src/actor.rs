@@ -1,59 +1,42 @@
 //! The one owner of a conversation. Everything that changes it goes through here, one thing at a time.
 //!
-//! An actor lives while there is something to do: it folds the log, asks the core what is owed, does
-//! it, and goes away when nothing is left. A crash and a first start are the same to it.
+//! An owner lives while there is something to do: it folds the log, asks the core what should be going on,
+//! makes it so, and goes away when nothing is left. A crash and a first start are the same to it.
 
+mod facts;
+mod mail;
 mod record;
+mod retention;
 mod serve;
 mod world;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{
-    Command, Conversation, ConversationId, Effect, Next, Report, Seq, Surroundings, Timestamp, UserId, next,
-};
+use outlast_core::{Conversation, ConversationId, Effect, Report, Seq, Surroundings, Timestamp, next};
 use outlast_store::{Newest, StoreError, fault};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::call::Call;
 use crate::documents::to_state;
-use crate::engine::{CommandOptions, Shared};
-use crate::error::CommandError;
+use crate::engine::Shared;
 use crate::feed::Feed;
 use crate::journal::{Journal, RecordError};
 use crate::live::Share;
+
+pub(crate) use mail::{Ask, Mail, Receipt};
 
 /// Commands that may wait for one conversation. A full mailbox makes senders wait.
 pub(crate) const MAILBOX: usize = 64;
 /// Text held back by the durability setting is saved at this size at the latest.
 const UNSAVED_BYTES_MAX: usize = 1024 * 1024;
-/// So much of a log is replayed at most to know where a conversation stands, after a start and whenever somebody
-/// polls; or so many times what a longer answer has said. Writing the state more often would cost more than
-/// writing the events.
-const UNFOLDED_BYTES_MAX: usize = 4 * 1024 * 1024;
-const UNFOLDED_TIMES_MAX: usize = 4;
+/// The state is written again when the log has grown by this much since, ...
+const UNFOLDED_BYTES_MIN: usize = 512 * 1024;
+/// ... and by this many times the size of the state. So opening or polling a conversation replays a bounded
+/// part of its log, and writing states costs a fraction of writing events, however long an answer becomes.
+const UNFOLDED_TIMES_MIN: usize = 4;
 /// How long to leave a store alone that cannot write.
 const STORE_WAIT: Duration = Duration::from_millis(500);
-
-/// What can be sent to an owner.
-pub(crate) enum Mail {
-    /// A client asks for something.
-    Command(Box<Ask>),
-    /// Remove everything.
-    Delete { user: UserId, reply: oneshot::Sender<Result<(), CommandError>> },
-    /// Look whether something is owed: sent to every unfinished conversation when the server starts.
-    Wake,
-}
-
-/// What a client asks for.
-pub(crate) struct Ask {
-    pub(crate) command: Command,
-    pub(crate) user: UserId,
-    pub(crate) options: CommandOptions,
-    /// Told the state afterwards.
-    pub(crate) reply: oneshot::Sender<Result<Conversation, CommandError>>,
-}
 
 /// Everything that can wake an owner.
 enum Wake {
@@ -71,7 +54,7 @@ pub(crate) struct Actor {
     mailbox: mpsc::Receiver<Mail>,
     watchers: watch::Receiver<usize>,
     unwatched_since: Option<Timestamp>,
-    /// When a worker that makes an answer was last heard, or when this owner took over.
+    /// When a worker was last heard, or when this owner took over.
     producer_heard: Timestamp,
     /// `None` until a conversation that the store does not know is created by a first command.
     state: Option<Conversation>,
@@ -79,6 +62,8 @@ pub(crate) struct Actor {
     owned_after: Seq,
     /// Bytes in the log that the stored state does not know yet.
     unfolded: usize,
+    /// The size of the stored state; `None` if none was stored yet.
+    folded: Option<usize>,
     call: Option<Call>,
     /// The user's generations that are under way here; `None` until the user is known.
     share: Option<Share>,
@@ -104,13 +89,15 @@ impl Actor {
             let loaded = shared.store.load(&id, Newest::NONE).await?;
             let state = loaded.as_ref().map(to_state).transpose()?;
             fault::point("recover.folded");
-            Ok((fence, state, loaded.map_or(0, |loaded| record::size(&loaded.records))))
+            Ok((fence, state, loaded))
         };
-        let (fence, state, unfolded) = match opened.await {
+        let (fence, state, loaded) = match opened.await {
             Ok(opened) => opened,
             Err(error) => return Err((error, mailbox)),
         };
         let seq = state.as_ref().map_or(Seq::ZERO, |state| state.seq);
+        let unfolded = loaded.as_ref().map_or(0, |loaded| record::size(&loaded.records));
+        let folded = loaded.and_then(|loaded| loaded.conversation.state).map(|state| state.len());
         feed.own_from(seq);
         let watchers = feed.watchers();
         let mut actor = Actor {
@@ -125,6 +112,7 @@ impl Actor {
             state,
             owned_after: seq,
             unfolded,
+            folded,
             call: None,
             share: None,
             owed: None,
@@ -145,7 +133,7 @@ impl Actor {
             }
             Err(error) => {
                 // Nothing that was not durable is left here; the next owner carries on from the log.
-                tracing::warn!(conversation = %self.id, %error, "stopped owning a conversation");
+                tracing::warn!(conversation = ?self.id, %error, "stopped owning a conversation");
                 Err(self.mailbox)
             }
         }
@@ -157,7 +145,7 @@ impl Actor {
                 Owed::Timer(timer) => timer,
                 Owed::Nothing => {
                     // Between the look and the closing somebody may have sent mail: it is still served.
-                    if self.shared.retire(&self.id, &mut self.mailbox) {
+                    if self.shared.slots.retire(&self.id, &mut self.mailbox) {
                         return Ok(());
                     }
                     None
@@ -174,13 +162,13 @@ impl Actor {
     }
 
     /// Forgets everything: the conversation was deleted and nothing of it may be written again.
-    async fn begin_anew(&mut self) -> Result<(), RecordError> {
+    async fn start_over(&mut self) -> Result<(), RecordError> {
         let fence = self.shared.store.claim(&self.id).await;
         let fence = fence.map_err(|error| RecordError::Lost(error.to_string()))?;
         self.journal = Journal::new(self.shared.store.clone(), self.id.clone(), fence, Seq::ZERO);
         self.feed.deleted();
         self.state = None;
-        (self.owned_after, self.unfolded) = (Seq::ZERO, 0);
+        (self.owned_after, self.unfolded, self.folded) = (Seq::ZERO, 0, None);
         (self.call, self.share, self.owed, self.save_at) = (None, None, None, None);
         Ok(())
     }
@@ -212,7 +200,7 @@ impl Actor {
         }
     }
 
-    /// Asks the core what is owed and does it, until only waiting is left.
+    /// Makes going on what the core says should be going on, until only waiting is left.
     async fn catch_up(&mut self) -> Result<Owed, RecordError> {
         loop {
             if let Some(again) = self.store_again {
@@ -223,35 +211,30 @@ impl Actor {
                 continue;
             }
             let Some(state) = &self.state else { return Ok(Owed::Nothing) };
-            // A call that the state no longer wants is dropped here, which closes the connection.
-            let wanted = |call: &mut Call| {
-                state.active().is_some_and(|run| run.id == call.generation && run.attempt == call.attempt)
-            };
-            if self.call.as_mut().is_some_and(|call| !wanted(call)) {
-                self.call = None;
-            }
             let around = Surroundings {
                 now: self.shared.clock.now(),
-                call: self.call.as_ref().map(|call| (call.generation.clone(), call.attempt)),
                 owned_after: self.owned_after,
                 unwatched_since: self.unwatched_since,
                 producer_heard: self.producer_heard,
                 rules: &self.shared.settings.rules,
             };
-            match next(state, &around) {
-                Next::Do(Effect::CallModel { generation, .. }) => self.call_model(&generation).await?,
-                Next::Observe(report) => {
-                    fault::point("recover.observed");
-                    self.report(report).await?;
-                }
-                Next::WakeAt(time) => {
-                    return Ok(Owed::Timer(Some(self.save_at.map_or(time, |at| at.min(time)))));
-                }
-                Next::Nothing if self.call.is_some() || self.save_at.is_some() => {
-                    return Ok(Owed::Timer(self.save_at));
-                }
-                Next::Nothing => return Ok(Owed::Nothing),
+            let next = next(state, &around);
+            // Dropping a call that is no longer wanted closes its connection.
+            self.call.take_if(|call| !next.effects.contains(&call.effect()));
+            if let Some(report) = next.report {
+                fault::point("recover.observed");
+                self.report(report).await?;
+                continue;
             }
+            let under_way = self.call.as_ref().map(Call::effect);
+            if let Some(missing) = next.effects.iter().find(|effect| Some(*effect) != under_way.as_ref()) {
+                let Effect::CallModel { generation, .. } = missing;
+                self.call_model(generation).await?;
+                continue;
+            }
+            let timer = next.wake_at.into_iter().chain(self.save_at).min();
+            let nothing = next.effects.is_empty() && timer.is_none();
+            return Ok(if nothing { Owed::Nothing } else { Owed::Timer(timer) });
         }
     }
 }

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
-use outlast_core::{CallEnd, Failure, FailureClass, GenerationId, Piece};
+use outlast_core::{CallEnd, Effect, Failure, FailureClass, GenerationId, Piece};
 use tokio::time::{Instant, timeout_at};
 
 use crate::models::{Arrived, END_GRACE, ModelStream};
@@ -43,6 +43,11 @@ impl Call {
     pub(crate) fn new(generation: GenerationId, attempt: u32, stream: ModelStream, idle: Duration) -> Call {
         let deadline = Instant::now() + idle;
         Call { generation, attempt, stream, idle, deadline, pieces: Vec::new(), bytes: 0, end: None }
+    }
+
+    /// The effect that this call carries out.
+    pub(crate) fn effect(&self) -> Effect {
+        Effect::CallModel { generation: self.generation.clone(), attempt: self.attempt }
     }
 
     /// Waits until something has arrived, then takes everything that has. What was taken is kept in

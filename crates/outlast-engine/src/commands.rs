@@ -1,16 +1,16 @@
 //! What clients may ask of the engine.
 
 use outlast_core::{
-    Command, ConversationId, Decided, Event, GenerationId, GenerationStatus, MessageId, Part, Producer,
-    Prompt, Refusal, RequestId, Retry, RetryMode, Role, Seq, Start, UserId, WhenBusy, decode,
+    Brief, Command, ConversationId, Decide, Decided, Earlier, Event, GenerationId, GenerationStatus,
+    MessageId, Part, Producer, Refusal, RequestId, Retry, RetryMode, Role, Seq, Start, UserId, WhenBusy,
+    decode,
 };
-use outlast_store::Table;
+use outlast_store::{Document, Table};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::actor::Mail;
-use crate::documents::to_generation;
+use crate::actor::{Mail, Receipt};
 use crate::engine::{CommandOptions, Engine};
 use crate::error::CommandError;
 
@@ -19,67 +19,52 @@ use crate::error::CommandError;
 pub struct StartRequest {
     /// Where; a new conversation if none is named.
     pub conversation: Option<ConversationId>,
-    /// Make the named conversation if it is not there.
+    /// Create the named conversation if it does not exist.
     #[serde(skip)]
     pub create: bool,
     /// Who speaks: the user, or whoever said the last message of a prompt.
     pub role: Role,
-    /// What is said.
     pub parts: Vec<Part>,
-    /// What the model is given instead of the transcript.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<Prompt>,
-    /// The id that the client wants its answer's first message to have.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub answer_id: Option<MessageId>,
-    /// By which model; the default if none is named.
-    pub model: Option<String>,
-    /// The client's name for the request.
+    pub brief: Brief,
+    /// The client's idempotency key.
     #[serde(skip)]
     pub request: Option<RequestId>,
-    /// What to do if a generation is under way.
     #[serde(skip)]
     pub when_busy: WhenBusy,
-    /// Who makes the answer, if not a model of the settings.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub producer: Option<Producer>,
-    /// Instructions for the model.
-    pub system: Option<String>,
-    /// Free JSON of the client.
-    pub metadata: Option<Value>,
 }
 
 impl StartRequest {
-    /// What a user says, with nothing else wished for.
+    /// What a user says, with nothing else asked for.
     pub fn new(parts: Vec<Part>) -> StartRequest {
         StartRequest {
             conversation: None,
             create: false,
             role: Role::User,
             parts,
-            prompt: None,
-            answer_id: None,
-            model: None,
+            brief: Brief::default(),
             request: None,
             when_busy: WhenBusy::Reject,
-            producer: None,
-            system: None,
-            metadata: None,
         }
     }
 }
 
-/// A generation that was begun.
+/// A generation that was started.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// Its id.
     pub generation: GenerationId,
-    /// Its conversation.
     pub conversation: ConversationId,
     /// The user's message.
     pub message: MessageId,
-    /// How far it is.
     pub status: GenerationStatus,
+}
+
+/// A person's decision about a tool.
+#[derive(Clone, Debug)]
+pub struct ToolDecision {
+    pub tool_use_id: String,
+    /// The question that the person saw, if the client says which.
+    pub hash: Option<String>,
+    pub decided: Decided,
 }
 
 /// What became of a cancel.
@@ -92,7 +77,7 @@ pub struct Cancelled {
 }
 
 impl Engine {
-    /// Begins a generation. The user's message is durable when this returns.
+    /// Starts a generation. The user's message is durable when this returns.
     pub async fn start(&self, user: &UserId, request: StartRequest) -> Result<Started, CommandError> {
         let shared = &self.shared;
         let digest = digest(&request);
@@ -109,26 +94,26 @@ impl Engine {
             digest,
             role: request.role,
             parts: request.parts,
-            prompt: request.prompt,
-            answer_id: request.answer_id,
-            producer: request.producer,
-            model: match request.producer {
-                Some(Producer::External) => request.model.unwrap_or_else(|| "external".to_owned()),
-                None => shared.models.resolve(request.model.as_deref())?,
-            },
-            system: request.system,
-            metadata: request.metadata,
+            brief: Brief { model: self.model_of(&request.brief)?, ..request.brief },
             when_busy: request.when_busy,
-            earlier: None,
         };
         let create = request.create || request.conversation.is_none();
         if !create {
             self.must_own(user, &conversation).await?;
         }
-        let (generation, message) = (start.generation.clone(), start.message.clone());
+        let generation = start.generation.clone();
         let options = CommandOptions { create, named };
-        let answer = self.command(&conversation, user, Command::Start(start), options).await;
-        self.started(conversation, generation, message, answer).await
+        let replied = self.command(&conversation, user, Command::Start(start), options).await;
+        self.started(conversation, generation, replied).await
+    }
+
+    /// The model to record. A worker's generation may name any, and has a name of its own if it names none.
+    fn model_of(&self, brief: &Brief) -> Result<String, CommandError> {
+        match brief.producer {
+            Some(Producer::External) if brief.model == Brief::DEFAULT_MODEL => Ok("external".to_owned()),
+            Some(Producer::External) => Ok(brief.model.clone()),
+            None => self.shared.models.resolve(Some(&brief.model)),
+        }
     }
 
     /// Stops a generation. The first one wins; a later one is told how it ended.
@@ -159,15 +144,16 @@ impl Engine {
         self.decide_about(user, id, Command::Dismiss { generation: id.clone() }).await
     }
 
-    /// Decides about a tool that waits for a person. The first one counts; a later one is told what it was.
+    /// Decides about a tool that waits for a person. The first decision counts; a later one is told what it was.
     pub async fn decide(
         &self,
         user: &UserId,
         id: &GenerationId,
-        tool_use_id: String,
-        decided: Decided,
+        decision: ToolDecision,
     ) -> Result<GenerationStatus, CommandError> {
-        self.decide_about(user, id, Command::Decide { generation: id.clone(), tool_use_id, decided }).await
+        let ToolDecision { tool_use_id, hash, decided } = decision;
+        let decide = Decide { generation: id.clone(), tool_use_id, hash, decided };
+        self.decide_about(user, id, Command::Decide(decide)).await
     }
 
     /// Takes up a generation that failed or was cancelled, as a new one.
@@ -186,19 +172,13 @@ impl Engine {
             generation: self.shared.ids.make("gen").into(),
             request: request.unwrap_or_else(|| self.shared.ids.make("req").into()),
             digest: digest(&(id, mode)),
-            earlier: None,
         };
         let generation = retry.generation.clone();
-        let answer = self.command(&conversation, user, Command::Retry(retry), options).await;
-        let message = match &answer {
-            Ok(state) => state.generation(&generation).map(|generation| generation.message.clone()),
-            Err(_) => None,
-        };
-        let message = message.unwrap_or_else(|| "".into());
-        self.started(conversation, generation, message, answer).await
+        let replied = self.command(&conversation, user, Command::Retry(retry), options).await;
+        self.started(conversation, generation, replied).await
     }
 
-    /// Makes an empty conversation.
+    /// Creates an empty conversation.
     pub async fn create_conversation(
         &self,
         user: &UserId,
@@ -212,17 +192,20 @@ impl Engine {
         };
         let options = CommandOptions { create: true, named: false };
         let made = (title.clone(), metadata.clone());
-        let command = Command::Update { title, metadata, request: request.clone() };
-        self.command(&id, user, command, options).await?;
-        match request {
-            Some(request) if self.made_by(&id, &request).await? != made => {
-                Err(CommandError::MadeOtherwise { conversation: id })
+        let command = Command::Create { title, metadata, request: request.clone() };
+        match (self.command(&id, user, command, options).await, request) {
+            (Ok(_), _) => Ok(id),
+            (Err(CommandError::Refused(Refusal::AlreadyExists)), Some(request)) => {
+                match self.made_by(&id, &request).await? == made {
+                    true => Ok(id),
+                    false => Err(CommandError::MadeOtherwise { conversation: id }),
+                }
             }
-            _ => Ok(id),
+            (Err(error), _) => Err(error),
         }
     }
 
-    /// With which title and metadata a named request made a conversation; its first event tells.
+    /// The title and metadata with which a request created a conversation; its first event has them.
     async fn made_by(
         &self,
         id: &ConversationId,
@@ -232,33 +215,35 @@ impl Engine {
         let first = first.first().map(|record| decode(&record.bytes)).transpose();
         let first = first.map_err(|error| CommandError::Broken(error.to_string()))?;
         Ok(match first.filter(|entry| entry.request.as_ref() == Some(request)).map(|entry| entry.event) {
-            Some(Event::ConversationUpdated { title, metadata }) => (title, metadata),
+            Some(Event::ConversationUpdated { title, metadata }) => (title.flatten(), metadata),
             _ => (None, None),
         })
     }
 
-    /// Makes a conversation under a name that the caller chose, unless it is there already.
+    /// Creates a conversation under an id that the caller chose, unless it exists.
     pub async fn create_if_missing(&self, user: &UserId, id: &ConversationId) -> Result<(), CommandError> {
         match self.must_own(user, id).await {
             Err(CommandError::NotFound) => {}
             known => return known,
         }
         let options = CommandOptions { create: true, named: false };
-        let nothing = Command::Update { title: None, metadata: None, request: None };
-        self.command(id, user, nothing, options).await?;
-        Ok(())
+        let create = Command::Create { title: None, metadata: None, request: None };
+        match self.command(id, user, create, options).await {
+            Ok(_) | Err(CommandError::Refused(Refusal::AlreadyExists)) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
-    /// Sets title or metadata.
+    /// Sets title or metadata: `None` leaves them as they are, null clears them.
     pub async fn update_conversation(
         &self,
         user: &UserId,
         id: &ConversationId,
-        title: Option<String>,
+        title: Option<Option<String>>,
         metadata: Option<Value>,
     ) -> Result<(), CommandError> {
         self.must_own(user, id).await?;
-        let command = Command::Update { title, metadata, request: None };
+        let command = Command::Update { title, metadata };
         self.command(id, user, command, CommandOptions::default()).await?;
         Ok(())
     }
@@ -275,9 +260,9 @@ impl Engine {
         id: &GenerationId,
         command: Command,
     ) -> Result<GenerationStatus, CommandError> {
-        let (conversation, known) = self.place_of(user, id).await?;
+        let (conversation, _) = self.place_of(user, id).await?;
         match self.command(&conversation, user, command, CommandOptions::default()).await {
-            Ok(state) => Ok(state.generation(id).map_or(known, |generation| generation.status())),
+            Ok(receipt) => Ok(receipt.status),
             Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
                 let (_, status) = self.place_of(user, id).await?;
                 Err(CommandError::Refused(Refusal::AlreadyEnded { status }))
@@ -286,30 +271,20 @@ impl Engine {
         }
     }
 
-    /// The answer to a start: what it began, or what the same request began before.
+    /// The reply to a start: what it started, or what the same request started before.
     async fn started(
         &self,
         conversation: ConversationId,
         generation: GenerationId,
-        message: MessageId,
-        answer: Result<outlast_core::Conversation, CommandError>,
+        replied: Result<Receipt, CommandError>,
     ) -> Result<Started, CommandError> {
-        match answer {
-            Ok(state) => {
-                let status = state.generation(&generation).map(|generation| generation.status());
-                let status = status.unwrap_or(GenerationStatus::Queued);
-                Ok(Started { generation, conversation, message, status })
-            }
+        match replied {
+            Ok(Receipt { message, status, .. }) => Ok(Started { generation, conversation, message, status }),
             Err(CommandError::Refused(Refusal::Repeated(earlier))) => {
                 let document = self.shared.store.get(Table::Generations, earlier.generation.as_str()).await?;
-                let known =
-                    document.as_ref().map(to_generation).transpose()?.ok_or(CommandError::NotFound)?;
-                Ok(Started {
-                    generation: earlier.generation,
-                    conversation,
-                    message: earlier.message,
-                    status: known.status,
-                })
+                let status = document.as_ref().and_then(status_of).ok_or(CommandError::NotFound)?;
+                let Earlier { generation, message, .. } = earlier;
+                Ok(Started { generation, conversation, message, status })
             }
             Err(error) => Err(error),
         }
@@ -323,7 +298,8 @@ impl Engine {
     ) -> Result<(ConversationId, GenerationStatus), CommandError> {
         let document = self.shared.store.get(Table::Generations, id.as_str()).await?;
         let document = document.filter(|document| document.user == *user).ok_or(CommandError::NotFound)?;
-        Ok((document.conversation.clone(), to_generation(&document)?.status))
+        let status = status_of(&document).ok_or_else(|| CommandError::Broken("unknown status".to_owned()))?;
+        Ok((document.conversation, status))
     }
 
     /// Refuses another user's conversation as if it did not exist.
@@ -333,8 +309,8 @@ impl Engine {
     }
 }
 
-/// The conversation that a named request without one begins: the same for every repeat of the request,
-/// and another one for a request of the same name that asks for something else.
+/// The conversation that a request with an idempotency key but without a conversation starts: the same for
+/// every repeat of the request.
 fn conversation_of(verb: &str, user: &UserId, request: &RequestId) -> ConversationId {
     format!("conv_{}", &digest(&(verb, user, request))[..32]).into()
 }
@@ -343,4 +319,9 @@ fn conversation_of(verb: &str, user: &UserId, request: &RequestId) -> Conversati
 fn digest<T: Serialize>(request: &T) -> String {
     let json = serde_json::to_vec(request).expect("a request has string keys");
     Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The status of a generation, from its key alone.
+fn status_of(document: &Document) -> Option<GenerationStatus> {
+    GenerationStatus::from_name(&document.status)
 }

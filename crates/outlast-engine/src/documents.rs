@@ -2,18 +2,77 @@
 
 use outlast_core::{
     Conversation, ConversationId, DocumentChange, Entry, Event, GenerationDocument, Message, MessageId,
-    Prompt,
+    Prompt, Timestamp, conversation_document, read_state,
 };
 use outlast_store::{Change, Document, Loaded, Record, StoreError, Table};
 use serde::de::DeserializeOwned;
 
-/// The store's changes for the core's.
-pub(crate) fn to_changes(state: &Conversation, changes: Vec<DocumentChange>) -> Vec<Change> {
-    changes.into_iter().map(|change| to_change(state, change)).collect()
+/// The store's changes for the core's, and the size of the state if it is among them.
+pub(crate) struct Folded {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) size: Option<usize>,
 }
 
-fn to_change(state: &Conversation, change: DocumentChange) -> Change {
-    let blank = |table, id: &str, body| Document {
+/// With `folds`, the state is written too, so that the log before it need not be read again.
+pub(crate) fn to_changes(
+    state: &Conversation,
+    mut changes: Vec<DocumentChange>,
+    due: Option<Timestamp>,
+    folds: bool,
+) -> Folded {
+    if folds && !changes.iter().any(|change| matches!(change, DocumentChange::Conversation(_))) {
+        changes.push(DocumentChange::Conversation(conversation_document(state)));
+    }
+    let folded = folds.then(|| json(state));
+    let size = folded.as_ref().map(String::len);
+    let changes = changes.into_iter().map(|change| to_change(state, change, due, folded.as_ref())).collect();
+    Folded { changes, size }
+}
+
+fn to_change(
+    state: &Conversation,
+    change: DocumentChange,
+    due: Option<Timestamp>,
+    folded: Option<&String>,
+) -> Change {
+    match change {
+        DocumentChange::Conversation(document) => Change::Put(Document {
+            order: document.created_at.0,
+            due: due.map(|due| due.0),
+            status: json(&document.generation_status).trim_matches('"').to_owned(),
+            state: folded.cloned(),
+            ..blank(state, Table::Conversations, document.id.as_str(), json(&document))
+        }),
+        DocumentChange::Message(message) => Change::Put(Document {
+            seq: message.seq,
+            order: i64::try_from(message.seq.0).unwrap_or(i64::MAX),
+            ..blank(state, Table::Messages, &message_key(&state.id, &message.id), json(&message))
+        }),
+        DocumentChange::MessageRemoved(id) => Change::Remove(Table::Messages, message_key(&state.id, &id)),
+        DocumentChange::Generation(document) => {
+            // Retention looks at it from its end on.
+            let due = document.completed_at.map(|at| at.0);
+            Change::Put(generation_document(state, &document, due))
+        }
+    }
+}
+
+pub(crate) fn generation_document(
+    state: &Conversation,
+    document: &GenerationDocument,
+    due: Option<i64>,
+) -> Document {
+    Document {
+        order: document.created_at.0,
+        due,
+        status: document.status.as_str().to_owned(),
+        request: document.request_id.as_str().to_owned(),
+        ..blank(state, Table::Generations, document.id.as_str(), json(document))
+    }
+}
+
+fn blank(state: &Conversation, table: Table, id: &str, body: String) -> Document {
+    Document {
         table,
         id: id.to_owned(),
         conversation: state.id.clone(),
@@ -25,30 +84,10 @@ fn to_change(state: &Conversation, change: DocumentChange) -> Change {
         request: String::new(),
         body,
         state: None,
-    };
-    match change {
-        DocumentChange::Conversation(document) => Change::Put(Document {
-            order: document.created_at.0,
-            status: json(&document.generation_status).trim_matches('"').to_owned(),
-            state: Some(json(&state.clone().compact())),
-            ..blank(Table::Conversations, document.id.as_str(), json(&document))
-        }),
-        DocumentChange::Message(message) => Change::Put(Document {
-            seq: message.seq,
-            order: i64::try_from(message.seq.0).unwrap_or(i64::MAX),
-            ..blank(Table::Messages, &message_key(&state.id, &message.id), json(&message))
-        }),
-        DocumentChange::MessageRemoved(id) => Change::Remove(Table::Messages, message_key(&state.id, &id)),
-        DocumentChange::Generation(document) => Change::Put(Document {
-            order: document.created_at.0,
-            status: document.status.as_str().to_owned(),
-            request: document.request_id.as_str().to_owned(),
-            ..blank(Table::Generations, document.id.as_str(), json(&document))
-        }),
     }
 }
 
-/// What the store calls a message. Clients may choose ids, so they are unique in their conversation alone.
+/// The key of a message. Clients may choose ids, so they are unique only within their conversation.
 pub(crate) fn message_key(conversation: &ConversationId, message: &MessageId) -> String {
     format!("{conversation}/{message}")
 }
@@ -57,9 +96,10 @@ fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("our own documents have string keys")
 }
 
-/// A conversation as it was loaded: the state at its document, brought forward by the records after it.
+/// The state of a conversation: the stored one, brought forward by the records after it.
 pub(crate) fn to_state(loaded: &Loaded) -> Result<Conversation, StoreError> {
-    let mut state: Conversation = parse(loaded.conversation.state.as_deref().unwrap_or_default())?;
+    let state = loaded.conversation.state.as_deref().unwrap_or_default();
+    let mut state = read_state(state).map_err(|error| broken(&error))?;
     for record in &loaded.records {
         let entry: Entry = outlast_core::decode(&record.bytes).map_err(|error| broken(&error))?;
         state.apply(&entry);
@@ -67,22 +107,20 @@ pub(crate) fn to_state(loaded: &Loaded) -> Result<Conversation, StoreError> {
     Ok(state)
 }
 
-/// A stored message.
 pub(crate) fn to_message(document: &Document) -> Result<Message, StoreError> {
     parse(&document.body)
 }
 
-/// A stored generation.
 pub(crate) fn to_generation(document: &Document) -> Result<GenerationDocument, StoreError> {
     parse(&document.body)
 }
 
-/// What a client gave its model, as the log has it.
+/// The prompt in a record of the log.
 pub(crate) fn to_prompt(record: Option<&Record>) -> Result<Prompt, StoreError> {
-    let gone = || StoreError::Broken("what the model was to be given is no longer kept".to_owned());
+    let gone = || StoreError::Broken("the prompt is no longer kept".to_owned());
     let entry = outlast_core::decode(&record.ok_or_else(gone)?.bytes).map_err(|error| broken(&error))?;
     match entry.event {
-        Event::GenerationQueued { prompt: Some(prompt), .. } => Ok(prompt),
+        Event::GenerationQueued { brief, .. } => brief.prompt.ok_or_else(gone),
         _ => Err(gone()),
     }
 }

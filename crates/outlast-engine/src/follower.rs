@@ -58,7 +58,7 @@ impl Follower {
         after: Seq,
         only: Option<(GenerationId, Seq)>,
     ) -> Follower {
-        let feed = shared.feed(&conversation);
+        let feed = shared.slots.feed(&conversation);
         let watching = feed.watching();
         let forget = Forget { shared: shared.clone(), conversation: conversation.clone() };
         Follower {
@@ -228,6 +228,6 @@ struct Forget {
 
 impl Drop for Forget {
     fn drop(&mut self) {
-        self.shared.forget(&self.conversation);
+        self.shared.slots.forget(&self.conversation);
     }
 }

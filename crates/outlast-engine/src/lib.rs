@@ -14,13 +14,15 @@ mod housekeeping;
 mod journal;
 mod live;
 mod models;
+mod owners;
 mod producers;
 mod reading;
 mod registry;
 mod settings;
+mod slots;
 
 pub use clock::{Clock, Ids};
-pub use commands::{Cancelled, StartRequest, Started};
+pub use commands::{Cancelled, StartRequest, Started, ToolDecision};
 pub use engine::{Engine, Parts};
 pub use error::CommandError;
 pub use feed::Batch;

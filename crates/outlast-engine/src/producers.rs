@@ -66,12 +66,12 @@ impl Engine {
     ) -> Result<Producing, CommandError> {
         let (conversation, _) = self.place_of(user, id).await?;
         match self.command(&conversation, user, command, CommandOptions::default()).await {
-            Ok(state) => {
-                let generation = state.generation(id).ok_or(CommandError::NotFound)?;
-                let (epoch, last) = (generation.attempt, generation.produced);
-                let approvals = generation.approvals.clone();
-                Ok(Producing { epoch, last, status: generation.status(), approvals })
-            }
+            Ok(receipt) => Ok(Producing {
+                epoch: receipt.attempt,
+                last: receipt.produced,
+                status: receipt.status,
+                approvals: receipt.approvals,
+            }),
             Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
                 let (_, status) = self.place_of(user, id).await?;
                 Err(CommandError::Refused(Refusal::AlreadyEnded { status }))

@@ -2,7 +2,7 @@
 
 use outlast_core::{
     ConversationDocument, ConversationId, ConversationView, GenerationDocument, GenerationId,
-    GenerationStatus, Message, Seq, UserId, generation_document, head, view,
+    GenerationStatus, Message, Part, Segment, Seq, UserId, generation_document, head, view,
 };
 use outlast_store::{Document, Newest, Query, Record, StoreError, Table};
 
@@ -13,6 +13,8 @@ use crate::follower::Follower;
 
 /// How much of the log one page of events may hold.
 const PAGE_BYTES: usize = 256 * 1024;
+/// How many messages are looked at in one go for what a generation said.
+const CONTENT_PAGE: usize = 200;
 
 /// One page of a list, newest first, and where the next begins.
 #[derive(Clone, Debug)]
@@ -55,28 +57,74 @@ impl Engine {
         let loaded =
             loaded.filter(|loaded| loaded.conversation.user == *user).ok_or(CommandError::NotFound)?;
         let state = to_state(&loaded)?;
-        let messages: Result<Vec<Message>, StoreError> = loaded.messages.iter().map(to_message).collect();
-        Ok(view(&state, messages?, loaded.more_messages))
+        Ok(view(&state, readable(&loaded.messages, to_message), loaded.more_messages))
     }
 
-    /// A generation as it stands now.
+    /// A generation as it stands now, with everything it said.
     pub async fn generation(
         &self,
         user: &UserId,
         id: &GenerationId,
     ) -> Result<GenerationDocument, CommandError> {
+        let (document, open) = self.generation_now(user, id).await?;
+        let content_parts = self.content_parts(&document, open.as_ref()).await?;
+        Ok(GenerationDocument { content_parts: Some(content_parts), ..document })
+    }
+
+    /// The same without what it said, and the segment whose text is arriving.
+    async fn generation_now(
+        &self,
+        user: &UserId,
+        id: &GenerationId,
+    ) -> Result<(GenerationDocument, Option<Segment>), CommandError> {
         let document = self.generation_document(user, id).await?;
-        if !GenerationStatus::LIVE.contains(&document.status) {
-            return Ok(document);
+        if !document.status.is_live() {
+            return Ok((document, None));
         }
-        // Its document was written when its status last changed; what was said since is in the log.
+        // Its document was written when its status last changed; what happened since is in the log.
         let loaded = self.shared.store.load(&document.conversation_id, Newest::NONE).await?;
         let state = loaded.as_ref().map(to_state).transpose()?;
         match state.as_ref().and_then(|state| state.generation(id)).filter(|generation| !generation.ended()) {
-            Some(generation) => Ok(generation_document(&document.conversation_id, generation)),
-            // It has ended meanwhile: now its document has all of it, which the state has no longer.
-            None => self.generation_document(user, id).await,
+            Some(generation) => {
+                let now = generation_document(&document.conversation_id, generation);
+                Ok((now, generation.open_segment().cloned()))
+            }
+            // It has ended meanwhile: now its document knows everything, and the state may have forgotten it.
+            None => Ok((self.generation_document(user, id).await?, None)),
         }
+    }
+
+    /// Everything a generation said, from its messages, in the order of the log.
+    async fn content_parts(
+        &self,
+        document: &GenerationDocument,
+        open: Option<&Segment>,
+    ) -> Result<Vec<Part>, CommandError> {
+        let position = |seq: Seq| i64::try_from(seq.0).unwrap_or(i64::MAX);
+        let mut after = Some((position(document.last_seq.next()), String::new()));
+        let mut said: Vec<Message> = Vec::new();
+        while let Some(before) = after {
+            let query = Query {
+                table: Some(Table::Messages),
+                conversation: Some(document.conversation_id.clone()),
+                after: Some(before),
+                limit: CONTENT_PAGE,
+                ..Query::default()
+            };
+            let page = self.shared.store.list(query).await?;
+            let further = page.documents.last().is_some_and(|last| last.seq > document.first_seq);
+            let ours = |message: &Message| {
+                message.generation_id.as_ref() == Some(&document.id) && message.id != document.message_id
+            };
+            said.extend(readable(&page.documents, to_message).into_iter().filter(ours));
+            after = page.next.filter(|_| further);
+        }
+        said.reverse();
+        let parts = |message: Message| match open.filter(|open| open.message == message.id) {
+            Some(open) => open.parts.clone(),
+            None => message.parts,
+        };
+        Ok(said.into_iter().flat_map(parts).collect())
     }
 
     /// A page of a conversation's messages that stand before a position, ascending.
@@ -97,8 +145,7 @@ impl Engine {
             ..Query::default()
         };
         let found = self.shared.store.list(query).await?;
-        let messages: Result<Vec<Message>, StoreError> = found.documents.iter().map(to_message).collect();
-        let mut messages = messages?;
+        let mut messages = readable(&found.documents, to_message);
         messages.reverse();
         Ok((messages, found.next.is_some()))
     }
@@ -116,7 +163,7 @@ impl Engine {
         self.page(query, paging, parse).await
     }
 
-    /// A user's generations, newest first.
+    /// A user's generations, newest first, without what they said.
     pub async fn generations(
         &self,
         user: &UserId,
@@ -131,7 +178,11 @@ impl Engine {
             statuses: status.iter().map(|status| status.as_str().to_owned()).collect(),
             ..Query::default()
         };
-        self.page(query, paging, to_generation).await
+        let parse = |document: &Document| {
+            let generation = to_generation(document)?;
+            Ok(GenerationDocument { content_parts: None, ..generation })
+        };
+        self.page(query, paging, parse).await
     }
 
     /// A page of a generation's events after a position.
@@ -142,7 +193,7 @@ impl Engine {
         after: Option<Seq>,
         limit: usize,
     ) -> Result<EventPage, CommandError> {
-        let document = self.generation(user, id).await?;
+        let (document, _) = self.generation_now(user, id).await?;
         if after > Some(document.last_seq) {
             let tail = self.tail(&document.conversation_id).await?;
             if after > Some(tail) {
@@ -168,7 +219,7 @@ impl Engine {
                 }
             }
         }
-        page.ended |= page.after >= document.last_seq && !GenerationStatus::LIVE.contains(&document.status);
+        page.ended |= page.after >= document.last_seq && !document.status.is_live();
         Ok(page)
     }
 
@@ -181,7 +232,7 @@ impl Engine {
         after: Option<Seq>,
     ) -> Result<Follower, CommandError> {
         let document = self.generation_document(user, id).await?;
-        let ended = !GenerationStatus::LIVE.contains(&document.status);
+        let ended = !document.status.is_live();
         let after = from(&document, after);
         let only = (document.id, document.first_seq);
         let follower = self.follower(document.conversation_id, after, Some(only))?;
@@ -204,7 +255,7 @@ impl Engine {
     async fn tail(&self, conversation: &ConversationId) -> Result<Seq, CommandError> {
         let loaded = self.shared.store.load(conversation, Newest::NONE).await?;
         let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
-        Ok(self.shared.visible_tail(conversation).map_or(saved, |visible| visible.max(saved)))
+        Ok(self.shared.slots.visible_tail(conversation).map_or(saved, |visible| visible.max(saved)))
     }
 
     fn follower(
@@ -214,7 +265,7 @@ impl Engine {
         only: Option<(GenerationId, Seq)>,
     ) -> Result<Follower, CommandError> {
         let limit = self.shared.settings.followers_per_conversation;
-        if *self.shared.feed(&conversation).watchers().borrow() >= limit {
+        if *self.shared.slots.feed(&conversation).watchers().borrow() >= limit {
             return Err(CommandError::TooManyReaders { limit });
         }
         Ok(Follower::new(self.shared.clone(), conversation, after, only))
@@ -239,8 +290,7 @@ impl Engine {
         let after = paging.cursor.as_deref().map(parse_cursor).transpose()?;
         let found = self.shared.store.list(Query { after, limit: paging.limit, ..query }).await?;
         let next_cursor = found.next.map(|(order, id)| format!("{order}.{id}"));
-        let data: Result<Vec<T>, StoreError> = found.documents.iter().map(parse).collect();
-        Ok(Page { data: data?, next_cursor })
+        Ok(Page { data: readable(&found.documents, parse), next_cursor })
     }
 }
 
@@ -253,4 +303,21 @@ fn from(document: &GenerationDocument, after: Option<Seq>) -> Seq {
 fn parse_cursor(cursor: &str) -> Result<(i64, String), CommandError> {
     let parsed = cursor.split_once('.').and_then(|(order, id)| Some((order.parse().ok()?, id.to_owned())));
     parsed.ok_or_else(|| CommandError::BadCursor(cursor.to_owned()))
+}
+
+/// What can be read of some documents. One that cannot is logged and left out: it must not hide the others.
+pub(crate) fn readable<T>(
+    documents: &[Document],
+    parse: impl Fn(&Document) -> Result<T, StoreError>,
+) -> Vec<T> {
+    let mut read = Vec::with_capacity(documents.len());
+    for document in documents {
+        match parse(document) {
+            Ok(value) => read.push(value),
+            Err(error) => {
+                tracing::error!(table = ?document.table, id = ?document.id, %error, "skipped a document")
+            }
+        }
+    }
+    read
 }

@@ -8,11 +8,12 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use outlast_core::{
-    ContextMessage, Durability, Event, Failure, FailureClass, Part, Piece, Producer, Prompt, RetryMode, Role,
-    Seq, TextKind, Timestamp, UserId, decode,
+    Brief, ContextMessage, Durability, Event, Failure, FailureClass, Part, Piece, Producer, Prompt, Refusal,
+    RetryMode, Role, Seq, TextKind, Timestamp, UserId, decode,
 };
 use outlast_engine::{
-    Clock, Engine, Ids, Model, Models, Parts, ProducedBatch, ScriptedModel, Settings, StartRequest, Step,
+    Clock, CommandError, Engine, Ids, Model, Models, Parts, ProducedBatch, ScriptedModel, Settings,
+    StartRequest, Step,
 };
 use outlast_store::{MemoryStore, Store};
 
@@ -31,6 +32,10 @@ fn user() -> UserId {
     "ann".into()
 }
 
+fn for_a_worker() -> Brief {
+    Brief { producer: Some(Producer::External), ..Brief::default() }
+}
+
 fn says(text: &str) -> Vec<Part> {
     vec![Part::Text { text: text.into() }]
 }
@@ -41,8 +46,7 @@ async fn x3_g10_what_a_worker_was_told_is_taken_is_in_the_log_in_every_mode() {
     {
         let store = Arc::new(MemoryStore::new());
         let engine = engine(&store, durability, Vec::new());
-        let external =
-            StartRequest { producer: Some(Producer::External), ..StartRequest::new(says("hello")) };
+        let external = StartRequest { brief: for_a_worker(), ..StartRequest::new(says("hello")) };
         let started = engine.start(&user(), external).await.unwrap();
         let mut worker = engine.claim(&user(), &started.generation, true).await.unwrap();
         for word in ["one ", "two ", "three "] {
@@ -59,28 +63,55 @@ async fn x3_g10_what_a_worker_was_told_is_taken_is_in_the_log_in_every_mode() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g7_g13_a_retry_whose_prompt_is_no_longer_kept_ends_and_says_so() {
+async fn g7_g13_a_retry_whose_prompt_is_gone_is_refused_before_anything_is_retracted() {
     let store = Arc::new(MemoryStore::new());
     let class = FailureClass::Invalid;
     let broken = Step::Fail(Failure { class, message: "no".into(), retry_after: None });
-    let engine = engine(&store, Durability::Commit, vec![vec![broken], vec![Step::Finish]]);
+    let engine =
+        engine(&store, Durability::Commit, vec![vec![Step::Say("Hel".into()), broken], vec![Step::Finish]]);
     let said = ContextMessage { role: Role::User, parts: says("hello") };
     let prompt = Some(Prompt { messages: vec![said], ..Prompt::default() });
+    let brief = Brief { prompt, ..Brief::default() };
     let started =
-        engine.start(&user(), StartRequest { prompt, ..StartRequest::new(says("hello")) }).await.unwrap();
+        engine.start(&user(), StartRequest { brief, ..StartRequest::new(says("hello")) }).await.unwrap();
     let mut follower = engine.follow_generation(&user(), &started.generation, None).await.unwrap();
     while follower.next().await.unwrap().is_some() {}
     let records = store.read(&started.conversation, Seq::ZERO, 1 << 20).await.unwrap();
     let last = records.last().unwrap().seq;
     store.trim(&started.conversation, Seq(1), last).await.unwrap();
 
+    let again = engine.retry(&user(), &started.generation, RetryMode::Retry, None).await;
+    assert!(matches!(again, Err(CommandError::Refused(Refusal::PromptGone))), "{again:?}");
+    let view = engine.view(&user(), &started.conversation, 10).await.unwrap();
+    assert_eq!(view.messages.last().unwrap().content, "Hel", "what was said stays");
+    engine.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn g7_g13_retention_keeps_the_prompt_of_what_can_still_be_retried() {
+    let store = Arc::new(MemoryStore::new());
+    let class = FailureClass::Invalid;
+    let broken = Step::Fail(Failure { class, message: "no".into(), retry_after: None });
+    let engine =
+        engine(&store, Durability::Commit, vec![vec![broken], vec![Step::Say("Hello".into()), Step::Finish]]);
+    let said = ContextMessage { role: Role::User, parts: says("hello") };
+    let prompt = Some(Prompt { messages: vec![said], ..Prompt::default() });
+    let brief = Brief { prompt, ..Brief::default() };
+    let started =
+        engine.start(&user(), StartRequest { brief, ..StartRequest::new(says("hello")) }).await.unwrap();
+    let mut follower = engine.follow_generation(&user(), &started.generation, None).await.unwrap();
+    while follower.next().await.unwrap().is_some() {}
+    drop(follower);
+    tokio::time::advance(Duration::from_secs(31 * 24 * 60 * 60)).await;
+    assert_eq!(engine.trim().await.unwrap(), 1);
+    let left = store.read(&started.conversation, Seq::ZERO, 1 << 20).await.unwrap();
+    let kinds: Vec<String> =
+        left.iter().map(|record| outlast_core::head(&record.bytes).unwrap().kind.to_string()).collect();
+    assert_eq!(kinds, ["conversation.updated", "generation.queued"]);
     let again = engine.retry(&user(), &started.generation, RetryMode::Retry, None).await.unwrap();
     let mut follower = engine.follow_generation(&user(), &again.generation, None).await.unwrap();
-    let ended = async { while follower.next().await.unwrap().is_some() {} };
-    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("it does not wait for what is gone");
-    let document = engine.generation(&user(), &again.generation).await.unwrap();
-    assert_eq!(document.end_reason.as_deref(), Some("upstream_invalid_request"));
-    let error = document.error_message.unwrap();
-    assert!(error.contains("no longer kept"), "{error}");
+    while follower.next().await.unwrap().is_some() {}
+    let view = engine.view(&user(), &started.conversation, 10).await.unwrap();
+    assert_eq!(view.messages.last().unwrap().content, "Hello");
     engine.stop().await;
 }

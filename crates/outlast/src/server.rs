@@ -35,8 +35,6 @@ const BACKLOG: u32 = 4096;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How often old events are looked for.
 const TRIM_EVERY: Duration = Duration::from_secs(60 * 60);
-/// How often everything is looked at and not only what is likely to be due: once a day.
-const WHOLE_PASS_EVERY: u64 = 24;
 
 /// Serves until the process is told to stop or the store fails.
 pub(crate) async fn serve(
@@ -49,7 +47,7 @@ pub(crate) async fn serve(
     let listener = bind(listen)
         .with_context(|| format!("cannot listen on {listen}; choose another address with --listen"))?;
     let address = listener.local_addr()?;
-    let taken_up = engine.sweep().await.context("cannot look for unfinished generations")?;
+    let taken_up = engine.wake_due().await.context("cannot look for unfinished generations")?;
     if taken_up > 0 {
         tracing::info!(conversations = taken_up, "took up unfinished work");
     }
@@ -149,22 +147,12 @@ async fn told_to_stop() {
 }
 
 async fn trim_again_and_again(engine: Engine) {
-    let mut last = None;
-    for pass in 0_u64.. {
-        if pass % WHOLE_PASS_EVERY == 0 {
-            last = None;
-        }
-        let began = engine.now();
-        match engine.trim(last).await {
+    loop {
+        match engine.trim().await {
             Ok(0) => {}
-            Ok(generations) => tracing::info!(generations, "removed events that were kept long enough"),
-            Err(error) => {
-                tracing::warn!(%error, "cannot remove old events now");
-                tokio::time::sleep(TRIM_EVERY).await;
-                continue;
-            }
+            Ok(generations) => tracing::info!(generations, "removed old events"),
+            Err(error) => tracing::warn!(%error, "cannot remove old events now"),
         }
-        last = Some(began);
         tokio::time::sleep(TRIM_EVERY).await;
     }
 }

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::fixtures::read;
-use super::scenarios::SCENARIOS;
+use super::fixtures::logs;
 use crate::testing::*;
-use crate::{Decision, Entry, Event, Next, Phase, ProducedEnd, Recovery, Rules};
+use crate::{Decision, Entry, Event, Phase, ProducedEnd, Recovery, Rules};
 
 /// What the model answers whenever it is asked, in two pieces.
 const ANSWER: [&str; 2] = ["All is ", "well."];
@@ -28,9 +27,9 @@ fn advance(world: &mut World, person: Person) -> bool {
     if world.step() {
         return true;
     }
-    if let Some(made) = world.transcript.state.active().filter(|active| active.producer.is_some())
-        && made.phase == Phase::Running
-        && world.worker == Some(made.attempt)
+    if let Some(made) = world.transcript.state.active().filter(|active| active.brief.is_for_worker())
+        && made.progress.phase == Phase::Running
+        && world.worker == Some(made.progress.attempt)
     {
         let done = ProducedEnd::Done { reason: "stop".into() };
         match world.answer_shown(&made.id.clone()) {
@@ -39,7 +38,7 @@ fn advance(world: &mut World, person: Person) -> bool {
         }
         return true;
     }
-    if let Next::WakeAt(time) = world.next() {
+    if let Some(time) = world.next().wake_at.filter(|_| world.call.is_none()) {
         world.now = time;
         return true;
     }
@@ -55,10 +54,10 @@ fn advance(world: &mut World, person: Person) -> bool {
     if let Some(asked) = asked {
         return person != Person::IsAway && world.command(decide_about(&asked, Decision::Deny)).is_ok();
     }
-    assert_eq!(active.phase, Phase::Interrupted, "it neither ends nor waits for a person");
+    assert_eq!(active.progress.phase, Phase::Interrupted, "it neither ends nor waits for a person");
     let id = active.id.to_string();
     match person {
-        Person::Resumes if active.producer.is_some() => world.claim(false),
+        Person::Resumes if active.brief.is_for_worker() => world.claim(false),
         Person::Resumes => world.command(resume(&id)).unwrap(),
         Person::Dismisses => world.command(dismiss(&id)).unwrap(),
         Person::IsAway => return false,
@@ -139,12 +138,11 @@ fn every_cut(check: impl Fn(&str, &[Entry], World, Person)) {
         (Recovery::Ask, Person::Resumes),
         (Recovery::Ask, Person::Dismisses),
     ];
-    for (name, _) in SCENARIOS {
-        let log = read(name);
+    for (name, log) in logs() {
         for cut in 0..=log.len() {
             for (recovery, person) in policies {
                 let rules = Rules { recovery, ..Rules::default() };
-                check(name, &log[..cut], World::recovered(&log[..cut], &rules), person);
+                check(&name, &log[..cut], World::recovered(&log[..cut], &rules), person);
             }
         }
     }
@@ -160,8 +158,9 @@ fn i10_after_a_crash_at_any_event_everything_ends_or_waits_for_a_person() {
         match world.transcript.state.active() {
             None => assert_eq!(ends, accepted, "{name} cut at {}", prefix.len()),
             Some(waiting) => {
-                let for_a_person = waiting.phase == Phase::Interrupted || waiting.waits_for_a_decision();
-                assert!(person == Person::IsAway && for_a_person, "{:?}", waiting.phase);
+                let for_a_person =
+                    waiting.progress.phase == Phase::Interrupted || waiting.waits_for_a_decision();
+                assert!(person == Person::IsAway && for_a_person, "{:?}", waiting.progress.phase);
                 assert_eq!(ends + 1 + world.transcript.state.queue.len(), accepted);
             }
         }
@@ -205,8 +204,7 @@ const GOING_ON: [(Recovery, Person); 2] =
 
 #[test]
 fn i15_dying_at_any_event_of_any_recovery_shows_clients_what_recovering_once_does() {
-    for (name, _) in SCENARIOS {
-        let log = read(name);
+    for (_, log) in logs() {
         for (recovery, person) in GOING_ON {
             let rules = Rules { recovery, ..Rules::default() };
             let mut known = Known::new();
@@ -219,8 +217,7 @@ fn i15_dying_at_any_event_of_any_recovery_shows_clients_what_recovering_once_doe
 
 #[test]
 fn i15_dying_five_times_in_a_row_at_the_same_place_shows_clients_what_recovering_once_does() {
-    for (name, _) in SCENARIOS {
-        let log = read(name);
+    for (name, log) in logs() {
         for (recovery, person) in GOING_ON {
             let rules = Rules { recovery, ..Rules::default() };
             for cut in 0..=log.len() {

@@ -1,6 +1,7 @@
 //! The logs in `fixtures/` and the views they fold to, here and in the TypeScript client alike.
 //!
-//! `OUTLAST_WRITE_FIXTURES=1` writes them. An old one is never edited: a log outlives the code.
+//! `OUTLAST_WRITE_FIXTURES=1` writes those of this version. The ones in `fixtures/first/` were written by the
+//! first version and are never edited: a log outlives the code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,8 +19,29 @@ fn path(name: &str, ending: &str) -> PathBuf {
     folder().join(format!("{name}.{ending}"))
 }
 
+/// Every log that must fold, of this version and of the first, by name.
+pub(crate) fn logs() -> Vec<(String, Vec<Entry>)> {
+    let now = SCENARIOS.iter().map(|(name, _)| ((*name).to_owned(), read(name)));
+    let first = first_names().into_iter().map(|name| (format!("first/{name}"), read_first(&name)));
+    now.chain(first).collect()
+}
+
+fn first_names() -> Vec<String> {
+    let files = fs::read_dir(folder().join("first")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> =
+        names.filter_map(|name| Some(name.strip_suffix(".jsonl")?.to_owned())).collect();
+    names.sort_unstable();
+    names
+}
+
+/// A log as the first version wrote it.
+pub(crate) fn read_first(name: &str) -> Vec<Entry> {
+    read(&format!("first/{name}"))
+}
+
 /// The log as it lies in the folder.
-pub(crate) fn read(name: &str) -> Vec<Entry> {
+fn read(name: &str) -> Vec<Entry> {
     let path = path(name, "jsonl");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     text.lines().map(|line| decode(line.as_bytes()).unwrap()).collect()
@@ -50,11 +72,23 @@ fn the_code_writes_the_logs_and_views_that_lie_in_the_folder() {
 }
 
 #[test]
+fn the_logs_of_the_first_version_fold_as_they_did() {
+    assert_eq!(first_names().len(), 39);
+    for name in first_names() {
+        let mut transcript = Transcript::new(nothing_yet());
+        read_first(&name).iter().for_each(|entry| transcript.apply(entry));
+        let view = fs::read_to_string(folder().join("first").join(format!("{name}.view.json"))).unwrap();
+        let expected: serde_json::Value = serde_json::from_str(&view).unwrap();
+        assert_eq!(serde_json::to_value(transcript.view()).unwrap(), expected, "{name}");
+    }
+}
+
+#[test]
 fn the_folder_holds_nothing_that_no_scenario_tells() {
     let known: BTreeSet<String> = SCENARIOS
         .iter()
         .flat_map(|(name, _)| [format!("{name}.jsonl"), format!("{name}.view.json")])
-        .chain(["README.md".to_owned()])
+        .chain(["README.md".to_owned(), "first".to_owned()])
         .collect();
     let files = fs::read_dir(folder()).unwrap();
     let there: BTreeSet<String> =

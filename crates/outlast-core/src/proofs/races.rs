@@ -55,7 +55,7 @@ fn i3_cancel_and_completion_racing_in_every_order_a_thousand_times_give_one_end_
         let order = orders[race % orders.len()].clone();
         let (world, refusals) = run(given([running(G1)]), order.clone());
         assert_eq!(ends(&world), 1, "{order:?}");
-        let cancelled = matches!(world.generation(G1).phase, crate::Phase::Cancelled { .. });
+        let cancelled = matches!(world.generation(G1).progress.phase, crate::Phase::Cancelled { .. });
         assert_eq!(refusals.len(), if cancelled { 1 } else { 2 }, "the loser of a race is told so");
         assert!(world.log.last().unwrap().event.is_end(), "nothing follows the end");
     }

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 
 use crate::testing::*;
 use crate::{
-    Command, Conversation, Earlier, Entry, FailureClass, GenerationId, GenerationStatus, Next, Phase,
-    Recovery, Refusal, Report, Retry, RetryMode, Rules, Start, WhenBusy,
+    Brief, Command, Conversation, Earlier, Entry, FailureClass, GenerationId, GenerationStatus, Phase,
+    Recovery, Refusal, Report, RetryMode, Rules, Start, WhenBusy,
 };
 
 /// One thing that happens. Numbers pick among what is there.
@@ -131,7 +131,7 @@ impl Life {
                 self.world.settle();
             }
             Step::Snapshot => {
-                let state = self.world.transcript.state.clone().compact();
+                let state = self.world.transcript.state.clone();
                 self.snapshot = serde_json::from_slice(&serde_json::to_vec(&state).unwrap()).unwrap();
             }
         }
@@ -159,9 +159,11 @@ impl Life {
         });
         self.count += 1;
         let id = format!("gen_{}", self.count);
-        let asked =
-            Start { request: (&name).into(), digest, when_busy, earlier: earlier.clone(), ..request(&id) };
-        match (self.command(Command::Start(asked.clone())), earlier) {
+        let asked = Start { request: (&name).into(), digest, when_busy, ..request(&id) };
+        self.world.facts.earlier = earlier.clone();
+        let result = self.command(Command::Start(asked.clone()));
+        self.world.facts.earlier = None;
+        match (result, earlier) {
             (Ok(()), None) => assert_eq!(self.accepted.insert(name, id.into()), None),
             (Err(Refusal::Repeated(named)), Some(earlier)) => {
                 assert_eq!(named, earlier);
@@ -180,8 +182,7 @@ impl Life {
         let Some(of) = self.pick(which) else { return };
         self.count += 1;
         let id = format!("gen_{}", self.count);
-        let Command::Retry(taken_up) = retry(of.as_str(), mode, &id) else { unreachable!() };
-        if self.command(Command::Retry(Retry { earlier: None, ..taken_up })).is_err() {
+        if self.command(retry(of.as_str(), mode, &id)).is_err() {
             return;
         }
         match mode {
@@ -249,10 +250,10 @@ impl Life {
             self.world.settle();
             if self.world.call.is_some() {
                 self.speak(vec![words("Done.")], "Done.", Some(finished()));
-            } else if let Next::WakeAt(time) = self.world.next() {
+            } else if let Some(time) = self.world.next().wake_at {
                 self.world.now = time;
             } else if let Some(active) = self.world.transcript.state.active() {
-                assert_eq!(active.phase, Phase::Interrupted);
+                assert_eq!(active.progress.phase, Phase::Interrupted);
                 let id = active.id.to_string();
                 self.command(resume(&id)).unwrap();
             } else {
@@ -268,7 +269,7 @@ impl Life {
         let mut state = self.snapshot.clone();
         let tail: Vec<Entry> = self.world.log.iter().filter(|entry| entry.seq > state.seq).cloned().collect();
         state.apply_all(&tail);
-        assert_eq!(state.compact(), self.world.transcript.state.clone().compact());
+        assert_eq!(state, self.world.transcript.state.clone());
     }
 }
 
@@ -315,9 +316,10 @@ proptest! {
     ) {
         let mut world = World::new();
         let parts = vec![crate::Part::Text { text }];
-        let asked = Start { parts, metadata: Some(metadata.clone()), ..request(G1) };
+        let brief = Brief { metadata: Some(metadata.clone()), ..Brief::default() };
+        let asked = Start { parts, brief, ..request(G1) };
         world.command(Command::Start(asked)).unwrap();
-        world.command(Command::Update { title, metadata: Some(metadata), request: None }).unwrap();
+        world.command(Command::Update { title: title.map(Some), metadata: Some(metadata) }).unwrap();
         let (view, state) = (world.view(), world.transcript.state.clone());
         world.crash();
         prop_assert_eq!(world.view(), view);

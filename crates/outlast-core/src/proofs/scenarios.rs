@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::testing::*;
 use crate::{
-    CallEnd, Command, Failure, FailureClass, Part, Piece, Recovery, RetryMode, Rules, Start, TextKind,
+    Brief, CallEnd, Command, Failure, FailureClass, Part, Piece, Recovery, RetryMode, Rules, Start, TextKind,
     WhenBusy,
 };
 
@@ -300,7 +300,7 @@ fn continued_twice_then_retried() -> World {
 }
 
 fn title_and_metadata() -> World {
-    let set = |metadata| Command::Update { title: None, metadata: Some(metadata), request: None };
+    let set = |metadata| Command::Update { title: None, metadata: Some(metadata) };
     let mut world = World::new();
     world.command(set(json!({"projectId": "p1", "branch": "main"}))).unwrap();
     world.command(rename("Greetings")).unwrap();
@@ -308,12 +308,9 @@ fn title_and_metadata() -> World {
     answer_with(&mut world, "Hello, world.");
     world.command(set(json!(null))).unwrap();
     world.command(set(json!({"branch": "topic"}))).unwrap();
-    let both = Command::Update {
-        title: Some("Farewells".into()),
-        metadata: Some(json!([1, "two"])),
-        request: Some("req_farewells".into()),
-    };
-    world.command(both).unwrap();
+    world.command(Command::Update { title: Some(None), metadata: None }).unwrap();
+    let both = Some(Some("Farewells".into()));
+    world.command(Command::Update { title: both, metadata: Some(json!([1, "two"])) }).unwrap();
     world
 }
 
@@ -324,7 +321,7 @@ fn awkward_text() -> World {
         Part::ToolResult { tool_use_id: "tool_1".into(), content: json!(null), is_error: true },
     ];
     let mut world = World::new();
-    let asked = Start { parts, system: None, metadata: None, ..request(G1) };
+    let asked = Start { parts, brief: Brief::default(), ..request(G1) };
     world.command(Command::Start(asked)).unwrap();
     world.model(vec![words("\u{0}\u{1f}\t</script>"), words("\u{feff}e\u{301}")], None);
     world.model(vec![words("\r\n\",\"type\":\"chat.done\"")], Some(finished()));

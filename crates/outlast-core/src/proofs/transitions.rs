@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::fixtures::read;
-use super::scenarios::SCENARIOS;
+use super::fixtures::logs;
 use crate::testing::*;
 use crate::{
-    Command, Earlier, FailureClass, Generation, GenerationStatus, Phase, Recovery, Refusal, Report,
-    RetryMode, Rules, Start, Transcript, WhenBusy,
+    Earlier, FailureClass, Generation, GenerationStatus, Phase, Recovery, Refusal, Report, RetryMode, Rules,
+    Transcript, WhenBusy,
 };
 
 /// What becomes of `gen_1` in the phase above when the thing on the left happens to it:
@@ -65,10 +64,11 @@ fn world_in(phase: &str) -> World {
 
 /// Makes it happen; a refusal is answered by its short name.
 fn happen(world: &mut World, input: &str) -> Result<(), &'static str> {
-    let again = |digest: &str| {
+    let again = |world: &mut World, digest: &str| {
         let earlier =
             Earlier { generation: G1.into(), message: question(G1).into(), digest: digest.to_owned() };
-        Command::Start(Start { earlier: Some(earlier), ..request(NEW) })
+        world.facts.earlier = Some(earlier);
+        world.command(start(NEW)).map_err(|refusal| short(&refusal))
     };
     let ask = |world: &mut World, command| world.command(command).map_err(|refusal| short(&refusal));
     let told = |world: &mut World, rules: Rules, report: Report| {
@@ -83,8 +83,8 @@ fn happen(world: &mut World, input: &str) -> Result<(), &'static str> {
         "start reject" => ask(world, start_when_busy(NEW, WhenBusy::Reject)),
         "start queue" => ask(world, start_when_busy(NEW, WhenBusy::Queue)),
         "start interrupt" => ask(world, start_when_busy(NEW, WhenBusy::Interrupt)),
-        "start repeated" => ask(world, again(&request(NEW).digest)),
-        "start conflict" => ask(world, again("another body")),
+        "start repeated" => again(world, &request(NEW).digest),
+        "start conflict" => again(world, "another body"),
         "cancel" => ask(world, cancel(G1)),
         "resume" => ask(world, resume(G1)),
         "dismiss" => ask(world, dismiss(G1)),
@@ -127,11 +127,15 @@ fn short(refusal: &Refusal) -> &'static str {
         Refusal::SeqConflict { .. } => "SeqConflict",
         Refusal::AskedOtherwise { .. } => "AskedOtherwise",
         Refusal::ToolTooLong { .. } => "ToolTooLong",
+        Refusal::AlreadyExists => "AlreadyExists",
+        Refusal::MessageExists { .. } => "MessageExists",
+        Refusal::ApprovalChanged { .. } => "ApprovalChanged",
+        Refusal::PromptGone => "PromptGone",
     }
 }
 
 fn phase_name(generation: &Generation) -> &'static str {
-    match generation.phase {
+    match generation.progress.phase {
         Phase::Queued => "queued",
         Phase::Running => "running",
         Phase::Retrying { .. } => "retrying",
@@ -145,7 +149,7 @@ fn phase_name(generation: &Generation) -> &'static str {
 /// Its phase and attempt, also after the state forgot it.
 fn standing(world: &World, id: &str) -> Option<(&'static str, u32)> {
     if let Some(generation) = world.transcript.state.generation(&id.into()) {
-        return Some((phase_name(generation), generation.attempt));
+        return Some((phase_name(generation), generation.progress.attempt));
     }
     let document = world.stored.generations.get(&id.into())?;
     let name = match document.status {
@@ -225,9 +229,9 @@ fn in_the_table() -> Transitions {
 #[test]
 fn every_transition_of_the_table_and_no_other_happens_in_the_fixtures() {
     let mut seen = Transitions::new();
-    for (name, _) in SCENARIOS {
+    for (_, log) in logs() {
         let mut transcript = Transcript::new(nothing_yet());
-        for entry in read(name) {
+        for entry in log {
             let Some(id) = &entry.generation else { continue };
             let before = transcript.state.generation(id).cloned();
             transcript.apply(&entry);
@@ -238,7 +242,7 @@ fn every_transition_of_the_table_and_no_other_happens_in_the_fixtures() {
                 Some(gone)
             });
             let Some(after) = after else { continue }; // a question, before its generation
-            let standing = |generation: &Generation| (phase_name(generation), generation.attempt);
+            let standing = |generation: &Generation| (phase_name(generation), generation.progress.attempt);
             if before.as_ref().map(standing) != Some(standing(&after)) {
                 seen.insert((before.as_ref().map_or("none", phase_name), phase_name(&after)));
             }

@@ -1,8 +1,7 @@
 //! O4: a view and the events after it are enough to keep it up to date. What a client does with them is
 //! written out here as the client in TypeScript does it, knowing nothing but the view.
 
-use super::fixtures::read;
-use super::scenarios::SCENARIOS;
+use super::fixtures::logs;
 use crate::message::{plain_text, push_text};
 use crate::testing::*;
 use crate::{
@@ -19,14 +18,14 @@ fn follow(view: &mut ConversationView, entry: &Entry) {
     match &entry.event {
         Event::ConversationUpdated { title, metadata } => {
             if let Some(title) = title {
-                view.conversation.title = Some(title.clone());
+                view.conversation.title = title.clone();
             }
             if let Some(metadata) = metadata {
                 view.conversation.metadata = Some(metadata.clone()).filter(|metadata| !metadata.is_null());
             }
         }
         Event::MessageAdded { message } => view.messages.push(message.clone()),
-        Event::GenerationQueued { model, .. } => queue(view, entry, model),
+        Event::GenerationQueued { brief, .. } => queue(view, entry, &brief.model),
         Event::ChatStarted { attempt, .. } => {
             let run = view.active_run.as_mut().unwrap();
             run.attempt = *attempt;
@@ -95,11 +94,19 @@ fn follow_tool(view: &mut ConversationView, entry: &Entry) {
             let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
             asked.parts.push(Part::ToolResult { tool_use_id, content, is_error: *is_error });
         }
-        Event::ApprovalRequested { tool_use_id, tool_name, tool_input } => {
+        Event::ApprovalRequested { tool_use_id, tool_name, tool_input, hash } => {
             let (tool_use_id, tool_name) = (tool_use_id.clone(), tool_name.clone());
             let tool_input = tool_input.clone();
             let run = view.active_run.as_mut().unwrap();
-            run.pending_approvals.push(Approval { tool_use_id, tool_name, tool_input, decided: None });
+            let (hash, attempt, decided) = (hash.clone(), 0, None);
+            run.pending_approvals.push(Approval {
+                tool_use_id,
+                tool_name,
+                tool_input,
+                hash,
+                attempt,
+                decided,
+            });
             go_on(view);
         }
         Event::ApprovalResolved { tool_use_id, .. } => {
@@ -226,8 +233,7 @@ fn end(view: &mut ConversationView, entry: &Entry, status: ConversationStatus) {
 
 #[test]
 fn o4_a_view_at_any_event_and_the_events_after_it_are_the_view_at_every_later_event() {
-    for (name, _) in SCENARIOS {
-        let log = read(name);
+    for (name, log) in logs() {
         let mut transcript = Transcript::new(nothing_yet());
         let mut views = vec![transcript.view()];
         for entry in &log {

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{answer, question};
 use crate::{
-    CallEnd, Command, Decided, Decision, Failure, FailureClass, GenerationId, Part, Piece, Report, Retry,
-    RetryMode, Role, Start, Streamed, TextKind, WhenBusy,
+    Brief, CallEnd, Command, Decide, Decided, Decision, Failure, FailureClass, GenerationId, Part, Piece,
+    Producer, Report, Retry, RetryMode, Role, Start, Streamed, TextKind, WhenBusy,
 };
 
 /// The request that begins `generation`, to be changed where a test cares.
@@ -17,15 +17,23 @@ pub(crate) fn request(generation: &str) -> Start {
         digest: format!("digest of {generation}"),
         role: Role::User,
         parts: vec![Part::Text { text: format!("question of {generation}") }],
-        prompt: None,
-        answer_id: None,
-        producer: None,
-        model: "default".into(),
-        system: Some("be brief".into()),
-        metadata: Some(json!({"tab": 1})),
+        brief: Brief {
+            system: Some("be brief".into()),
+            metadata: Some(json!({"tab": 1})),
+            ..Brief::default()
+        },
         when_busy: WhenBusy::Reject,
-        earlier: None,
     }
+}
+
+/// What the first start of a conversation records.
+pub(crate) const FIRST_START: [&str; 4] =
+    ["conversation.updated", "message.added", "generation.queued", "chat.started"];
+
+/// The same for a generation that a worker produces.
+pub(crate) fn for_a_worker(generation: &str) -> Start {
+    let asked = request(generation);
+    Start { brief: Brief { producer: Some(Producer::External), ..asked.brief }, ..asked }
 }
 
 pub(crate) fn start(generation: &str) -> Command {
@@ -55,17 +63,17 @@ pub(crate) fn retry(of: &str, mode: RetryMode, generation: &str) -> Command {
         generation: generation.into(),
         request: format!("request_of_{generation}").into(),
         digest: format!("digest of {generation}"),
-        earlier: None,
     })
 }
 
 pub(crate) fn decide_about(tool_use_id: &str, decision: Decision) -> Command {
     let decided = Decided { decision, by: "ann".into(), reason: Some("I say so".into()), always: false };
-    Command::Decide { generation: super::G1.into(), tool_use_id: tool_use_id.into(), decided }
+    let (generation, tool_use_id) = (super::G1.into(), tool_use_id.into());
+    Command::Decide(Decide { generation, tool_use_id, hash: None, decided })
 }
 
 pub(crate) fn rename(title: &str) -> Command {
-    Command::Update { title: Some(title.into()), metadata: None, request: None }
+    Command::Update { title: Some(Some(title.into())), metadata: None }
 }
 
 /// What that attempt brought, to be changed where a test cares.

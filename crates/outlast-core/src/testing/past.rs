@@ -1,8 +1,6 @@
 //! What has happened, for `given`: short names for events of valid logs.
 
-use serde_json::json;
-
-use super::{CREATED, G1, answer, question};
+use super::{CREATED, G1, answer, question, request};
 use crate::{
     CancelReason, Event, GenerationId, Message, MessageId, MessageStatus, Part, RetryMode, RetryOf, Role, Seq,
 };
@@ -39,14 +37,9 @@ fn queued(generation: &str, asked: &str, retry_of: Option<RetryOf>) -> Past {
         generation,
         Event::GenerationQueued {
             message_id: question(asked).into(),
-            model: "default".into(),
             digest: format!("digest of {generation}"),
-            system: Some("be brief".into()),
-            metadata: Some(json!({"tab": 1})),
             retry_of,
-            prompt: None,
-            answer_id: None,
-            producer: None,
+            brief: Box::new(request(generation).brief),
         },
     )
 }
@@ -110,5 +103,5 @@ pub(crate) fn answered(generation: &str, text: &str) -> Past {
 }
 
 pub(crate) fn titled(title: &str) -> Past {
-    vec![(None, Event::ConversationUpdated { title: Some(title.into()), metadata: None })]
+    vec![(None, Event::ConversationUpdated { title: Some(Some(title.into())), metadata: None })]
 }

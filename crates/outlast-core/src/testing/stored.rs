@@ -56,8 +56,11 @@ impl Stored {
                 assert_eq!(stored.attempt, folded.attempt);
             }
         }
-        let folded = conversation_document(state);
-        let text_only = ConversationDocument { last_seq: self.conversation.last_seq, ..folded };
-        assert_eq!(self.conversation, text_only);
+        // Times and positions may lag behind: they change with events that nobody lists.
+        let ConversationDocument { last_seq, updated_at, .. } = self.conversation;
+        assert_eq!(
+            self.conversation,
+            ConversationDocument { last_seq, updated_at, ..conversation_document(state) }
+        );
     }
 }

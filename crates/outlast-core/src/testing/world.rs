@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::{CREATED, Past, Stored, answer, check_log, nothing_yet};
 use crate::message::plain_text;
 use crate::{
-    CallEnd, Command, ConversationView, Effect, Entry, Event, Generation, GenerationId, Message, Next, Piece,
-    Produce, ProducedEnd, Refusal, Report, Rules, Seq, Streamed, Surroundings, Timestamp, Transcript, decide,
-    decode, encode, next, observe,
+    CallEnd, Command, ConversationView, Earlier, Effect, Entry, Event, Facts, Generation, GenerationId,
+    Message, Next, Piece, Produce, ProducedEnd, Refusal, Report, Rules, Seq, Streamed, Surroundings,
+    Timestamp, Transcript, decide, decode, encode, next, observe,
 };
 
 /// How much time passes with every append.
@@ -28,6 +28,8 @@ pub(crate) struct World {
     pub(crate) producer_heard: Timestamp,
     /// The epoch of the worker that is alive.
     pub(crate) worker: Option<u32>,
+    /// What the owner looks up for the next command.
+    pub(crate) facts: Facts,
 }
 
 /// A conversation to which this has happened, a tenth of a second apiece. Its owner saw it all.
@@ -58,6 +60,7 @@ impl World {
             unwatched_since: None,
             producer_heard: CREATED,
             worker: None,
+            facts: Facts::default(),
         }
     }
 
@@ -74,6 +77,12 @@ impl World {
 
     pub(crate) fn with(mut self, rules: Rules) -> World {
         self.rules = rules;
+        self
+    }
+
+    /// The owner finds what the next request started before.
+    pub(crate) fn knowing(mut self, earlier: Earlier) -> World {
+        self.facts.earlier = Some(earlier);
         self
     }
 
@@ -114,7 +123,7 @@ impl World {
 
     pub(crate) fn when(mut self, command: Command) -> Answer {
         self.now = self.now.after(TICK);
-        let result = decide(&self.transcript.state, command, &self.rules, self.now);
+        let result = decide(&self.transcript.state, command, self.facts.clone(), &self.rules, self.now);
         Answer { world: self, result }
     }
 
@@ -127,7 +136,6 @@ impl World {
     pub(crate) fn next(&self) -> Next {
         let around = Surroundings {
             now: self.now,
-            call: self.call.clone(),
             owned_after: self.owned_after,
             unwatched_since: self.unwatched_since,
             producer_heard: self.producer_heard,
@@ -141,7 +149,7 @@ impl World {
     /// The same as `when`, in place; a refusal leaves everything as it was.
     pub(crate) fn command(&mut self, command: Command) -> Result<(), Refusal> {
         self.now = self.now.after(TICK);
-        let entries = decide(&self.transcript.state, command, &self.rules, self.now)?;
+        let entries = decide(&self.transcript.state, command, self.facts.clone(), &self.rules, self.now)?;
         self.append(entries);
         Ok(())
     }
@@ -153,25 +161,25 @@ impl World {
         let count = entries.len();
         self.append(entries);
         // A call is over when its generation ended or waits: the owner drops it.
-        let attempt = self.transcript.state.active().map(|active| (active.id.clone(), active.attempt));
+        let attempt =
+            self.transcript.state.active().map(|active| (active.id.clone(), active.progress.attempt));
         self.call = self.call.take().filter(|call| Some(call) == attempt.as_ref());
         count
     }
 
-    /// Does what is owed once. False when nothing is, until time passes or somebody acts.
+    /// Does once what should be done. False when nothing is left, until time passes or somebody acts.
     pub(crate) fn step(&mut self) -> bool {
-        match self.next() {
-            Next::Do(Effect::CallModel { generation, attempt }) => {
-                assert_ne!(self.call, Some((generation.clone(), attempt)), "that call is under way");
-                self.call = Some((generation, attempt));
-                true
-            }
-            Next::Observe(report) => {
-                assert_ne!(self.report(report.clone()), 0, "{report:?} is owed but nothing comes of it");
-                true
-            }
-            Next::WakeAt(_) | Next::Nothing => false,
+        let next = self.next();
+        if let Some(report) = next.report {
+            assert_ne!(self.report(report.clone()), 0, "{report:?} is asked for but nothing comes of it");
+            return true;
         }
+        let wanted =
+            next.effects.into_iter().map(|Effect::CallModel { generation, attempt }| (generation, attempt));
+        let wanted = wanted.last();
+        let started = wanted.is_some() && self.call != wanted;
+        self.call = wanted;
+        started
     }
 
     /// Does what is owed until the model is being called, or nothing is owed.
@@ -186,7 +194,7 @@ impl World {
 
     /// Lets time pass until the next thing falls due.
     pub(crate) fn wait(&mut self) {
-        let Next::WakeAt(time) = self.next() else { panic!("nothing falls due: {:?}", self.next()) };
+        let time = self.next().wake_at.expect("something falls due");
         self.now = time;
         self.settle();
     }
@@ -196,17 +204,21 @@ impl World {
         let active = self.transcript.state.active().expect("something is under way");
         self.command(Command::Claim { generation: active.id.clone(), keep }).unwrap();
         self.producer_heard = self.now;
-        self.worker = self.transcript.state.active().map(|active| active.attempt);
+        self.worker = self.transcript.state.active().map(|active| active.progress.attempt);
     }
 
     /// The worker that is alive appends this.
     pub(crate) fn produce(&mut self, pieces: Vec<Piece>, end: Option<ProducedEnd>) {
         let active = self.transcript.state.active().expect("something is under way");
-        let fresh = format!("{}_{}", answer(active.id.as_str(), active.attempt), active.segments.len());
+        let fresh = format!(
+            "{}_{}",
+            answer(active.id.as_str(), active.progress.attempt),
+            active.progress.shown.len()
+        );
         let produce = Produce {
             generation: active.id.clone(),
             epoch: self.worker.expect("a worker is alive"),
-            expected: Some(active.produced),
+            expected: Some(active.progress.produced),
             pieces,
             end,
             new_message: fresh.into(),
@@ -220,7 +232,7 @@ impl World {
         self.settle();
         let (generation, attempt) = self.call.clone().expect("a call is under way");
         let run = self.generation(generation.as_str());
-        let shown = run.shown().len();
+        let shown = run.progress.shown.len();
         let fresh = match shown {
             0 => answer(generation.as_str(), attempt),
             n => format!("{}_{n}", answer(generation.as_str(), attempt)),

@@ -2,44 +2,47 @@
 
 use outlast_core::{
     Conversation, DocumentChange, Durability, Entry, Generation, apply_with_documents, conversation_document,
+    due,
 };
-use outlast_store::{Record, fault};
+use outlast_store::{Change, Record, fault};
 
-use super::{Actor, STORE_WAIT, UNFOLDED_BYTES_MAX, UNFOLDED_TIMES_MAX, UNSAVED_BYTES_MAX};
-use crate::documents::to_changes;
+use super::{Actor, STORE_WAIT, UNFOLDED_BYTES_MIN, UNFOLDED_TIMES_MIN, UNSAVED_BYTES_MAX};
+use crate::documents::{Folded, to_changes};
 use crate::feed::Batch;
 use crate::journal::RecordError;
 
 impl Actor {
-    /// The only way anything changes: durable, then true, then visible.
+    /// The only way anything changes. Text and output of tools may be shown before they are saved, where the
+    /// operator chose fewer writes over safety.
     pub(super) async fn record(&mut self, entries: Vec<Entry>) -> Result<(), RecordError> {
         let Some(state) = self.state.as_mut().filter(|_| !entries.is_empty()) else { return Ok(()) };
         let records: Vec<Record> = entries
             .iter()
             .map(|entry| Record { seq: entry.seq, bytes: outlast_core::encode(entry).into() })
             .collect();
-        let text = entries.iter().all(|entry| entry.event.is_text());
-        // A worker is told that its words were taken, and forgets them: they are saved in every mode.
-        let acknowledged = state.active().is_some_and(|run| run.producer.is_some());
-        if text && self.shared.settings.durability != Durability::Commit && !acknowledged {
-            return self.show_first(&entries, records).await;
+        let streams = entries.iter().all(|entry| entry.event.is_stream());
+        if streams && self.shared.settings.durability != Durability::Commit && !is_acknowledged(state) {
+            state.apply_all(&entries);
+            self.unfolded += size(&records);
+            self.journal.hold(&records);
+            self.feed.publish_unsaved(Batch::new(records));
+            return self.save_later().await;
         }
-        self.unfolded += size(&records);
-        if text && !is_long(self.unfolded, state) {
+        let unfolded = self.unfolded + size(&records);
+        if streams && !is_long(unfolded, self.folded) {
             self.journal.append(&records, Vec::new()).await?;
             fault::point("record.durable");
             state.apply_all(&entries);
+            self.unfolded = unfolded;
         } else {
             let mut after = state.clone();
-            let mut changes = apply_with_documents(&mut after, &entries);
-            if text {
-                changes.push(DocumentChange::Conversation(conversation_document(&after)));
-            }
-            self.journal.append(&records, to_changes(&after, changes)).await?;
+            let changes = apply_with_documents(&mut after, &entries);
+            let folds = is_long(unfolded, self.folded) || is_at_rest(&after);
+            let folded = self.write(&records, &after, changes, folds).await?;
             fault::point("record.durable");
-            *state = after;
+            self.state = Some(after);
+            (self.unfolded, self.folded) = folded.map_or((unfolded, self.folded), |size| (0, Some(size)));
             self.save_at = None;
-            self.unfolded = 0;
             self.count_live();
         }
         fault::point("record.applied");
@@ -48,18 +51,21 @@ impl Actor {
         Ok(())
     }
 
-    /// Where the operator chose fewer writes over safety: text is visible first and saved later.
-    pub(super) async fn show_first(
+    /// Appends records and documents, and the state if it folds, whose size is returned then.
+    async fn write(
         &mut self,
-        entries: &[Entry],
-        records: Vec<Record>,
-    ) -> Result<(), RecordError> {
-        if let Some(state) = &mut self.state {
-            state.apply_all(entries);
-        }
-        self.unfolded += size(&records);
-        self.journal.hold(&records);
-        self.feed.publish_unsaved(Batch::new(records));
+        records: &[Record],
+        after: &Conversation,
+        changes: Vec<DocumentChange>,
+        folds: bool,
+    ) -> Result<Option<usize>, RecordError> {
+        let due = due(after, &self.shared.settings.rules);
+        let Folded { changes, size } = to_changes(after, changes, due, folds);
+        self.journal.append(records, changes).await?;
+        Ok(size)
+    }
+
+    async fn save_later(&mut self) -> Result<(), RecordError> {
         if self.journal.unsaved_bytes() > UNSAVED_BYTES_MAX {
             return self.save().await;
         }
@@ -76,31 +82,44 @@ impl Actor {
         if self.journal.unsaved_bytes() == 0 {
             return Ok(());
         }
-        let folds = self.state.as_ref().filter(|state| is_long(self.unfolded, state));
-        let changes = folds.map_or(Vec::new(), |state| {
-            to_changes(state, vec![DocumentChange::Conversation(conversation_document(state))])
-        });
-        let folded = !changes.is_empty();
-        match self.journal.append(&[], changes).await {
-            Ok(()) => {
-                self.unfolded = if folded { 0 } else { self.unfolded };
+        let Some(state) = self.state.clone() else { return Ok(()) };
+        let folds = is_long(self.unfolded, self.folded);
+        let changes = folds.then(|| DocumentChange::Conversation(conversation_document(&state)));
+        match self.write(&[], &state, changes.into_iter().collect(), folds).await {
+            Ok(folded) => {
+                (self.unfolded, self.folded) =
+                    folded.map_or((self.unfolded, self.folded), |size| (0, Some(size)));
                 self.feed.saved();
             }
             Err(RecordError::Unavailable(reason)) => {
-                tracing::error!(conversation = %self.id, reason, "the store cannot write; trying again");
+                tracing::error!(conversation = ?self.id, reason, "the store cannot write; trying again");
                 self.save_at = Some(self.shared.clock.now().after(STORE_WAIT));
             }
             Err(lost @ RecordError::Lost(_)) => return Err(lost),
         }
         Ok(())
     }
+
+    /// Changes documents without an event.
+    pub(super) async fn put(&mut self, change: Change) -> Result<(), RecordError> {
+        self.journal.append(&[], vec![change]).await
+    }
 }
 
-/// Whether so much of the log should not be replayed to get to this state.
-fn is_long(unfolded: usize, state: &Conversation) -> bool {
-    let said = |run: &Generation| run.answer_bytes();
-    unfolded > UNFOLDED_BYTES_MAX
-        && unfolded > UNFOLDED_TIMES_MAX.saturating_mul(state.active().map_or(0, said))
+/// A worker is told that its text was taken, and forgets it: it is saved in every mode.
+fn is_acknowledged(state: &Conversation) -> bool {
+    state.active().is_some_and(|run| run.brief.is_for_worker())
+}
+
+/// Nothing is open then, so the state is small, and it is not written again for a long time.
+fn is_at_rest(state: &Conversation) -> bool {
+    state.queue.is_empty() && state.current.as_ref().is_none_or(Generation::ended)
+}
+
+fn is_long(unfolded: usize, folded: Option<usize>) -> bool {
+    folded.is_none_or(|folded| {
+        unfolded > UNFOLDED_BYTES_MIN && unfolded > UNFOLDED_TIMES_MIN.saturating_mul(folded)
+    })
 }
 
 pub(super) fn size(records: &[Record]) -> usize {

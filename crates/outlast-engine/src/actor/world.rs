@@ -1,4 +1,4 @@
-//! What an owner does with the world: calls the model, reads it, and tells the core what happened.
+//! What an owner does with the world: calls the model, reads its answer, and tells the core what happened.
 
 use outlast_core::{
     CallEnd, Conversation, Failure, FailureClass, Generation, GenerationId, Message, MessageId, Prompt,
@@ -11,6 +11,10 @@ use crate::call::Call;
 use crate::documents::{message_key, to_message, to_prompt};
 use crate::engine::Shared;
 use crate::journal::RecordError;
+use crate::reading::readable;
+
+/// How much of the transcript is read for one call. More than any model takes.
+const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Actor {
     /// Tells the core what happened. If the store cannot write now, the report is kept and told again:
@@ -21,7 +25,7 @@ impl Actor {
         let entries = observe(state, report.clone(), &self.shared.settings.rules, now);
         match self.record(entries).await {
             Err(RecordError::Unavailable(reason)) => {
-                tracing::error!(conversation = %self.id, reason, "the store cannot write; trying again");
+                tracing::error!(conversation = ?self.id, reason, "the store cannot write; trying again");
                 self.owed = Some(report);
                 self.store_again = Some(now.after(STORE_WAIT));
                 Ok(())
@@ -70,20 +74,20 @@ impl Actor {
                     messages: &messages,
                     limit: settings.history_messages,
                     prompt,
-                    prefill: settings.rules.prefill.contains(&run.model),
+                    prefill: settings.rules.prefill.contains(&run.brief.model),
                 };
-                self.shared.models.call(&run.model, context(state, run, sources))
+                self.shared.models.call(&run.brief.model, context(state, run, sources))
             }
             Err(StoreError::Unavailable(reason)) => {
-                tracing::error!(conversation = %self.id, reason, "the history cannot be read; trying again");
+                tracing::error!(conversation = ?self.id, reason, "cannot read the history; trying again");
                 self.store_again = Some(self.shared.clock.now().after(STORE_WAIT));
                 return Ok(());
             }
             // It would be as broken the next time, and the time after that.
             Err(StoreError::Broken(message)) => {
-                tracing::error!(conversation = %self.id, message, "the model cannot be given what it is to read");
+                tracing::error!(conversation = ?self.id, message, "cannot read the prompt");
                 let failure = Failure { class: FailureClass::Invalid, message, retry_after: None };
-                let (generation, attempt) = (run.id.clone(), run.attempt);
+                let (generation, attempt) = (run.id.clone(), run.progress.attempt);
                 let end = Some(CallEnd::Failed { failure, jitter: 0 });
                 let (pieces, new_message) = (Vec::new(), self.new_message());
                 let failed = Streamed { generation, attempt, pieces, end, new_message };
@@ -91,8 +95,8 @@ impl Actor {
             }
         };
         fault::point("recover.called");
-        let idle = self.shared.models.idle(&run.model).unwrap_or(settings.upstream_idle);
-        self.call = Some(Call::new(run.id.clone(), run.attempt, stream, idle));
+        let idle = self.shared.models.idle(&run.brief.model).unwrap_or(settings.upstream_idle);
+        self.call = Some(Call::new(run.id.clone(), run.progress.attempt, stream, idle));
         Ok(())
     }
 
@@ -121,11 +125,14 @@ async fn history(
     state: &Conversation,
     run: &Generation,
 ) -> Result<Vec<Message>, StoreError> {
-    // Messages that wait for their turn stand among the newest and are left out afterwards.
-    let wanted = shared.settings.history_messages + state.queue.len() + 1;
-    let loaded = shared.store.load(&state.id, Newest::of(wanted)).await?;
+    // Messages that wait for their turn stand among the newest and are left out afterwards. What the answer
+    // already has is needed whole.
+    let answer = run.progress.kept.len() + run.progress.shown.len();
+    let wanted = shared.settings.history_messages + state.queue.len() + answer + 1;
+    let newest = Newest { messages: wanted, max_bytes: CONTEXT_BYTES_MAX };
+    let loaded = shared.store.load(&state.id, newest).await?;
     let stored = loaded.map(|loaded| loaded.messages).unwrap_or_default();
-    let mut messages = stored.iter().map(to_message).collect::<Result<Vec<_>, _>>()?;
+    let mut messages = readable(&stored, to_message);
     if !messages.iter().any(|message| message.id == run.message)
         && let Some(question) =
             shared.store.get(Table::Messages, &message_key(&state.id, &run.message)).await?
@@ -135,7 +142,7 @@ async fn history(
     Ok(messages)
 }
 
-/// What the client gave instead of the transcript. It stands in the log, where it was accepted.
+/// What the client gave instead of the transcript. The log has it.
 async fn prompt(
     shared: &Shared,
     state: &Conversation,

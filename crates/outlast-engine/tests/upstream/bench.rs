@@ -109,7 +109,7 @@ impl Bench {
     /// What stands there now.
     pub(crate) async fn said(&self, started: &Started) -> String {
         let document = self.engine.generation(&user(), &started.generation).await.unwrap();
-        plain_text(&document.content_parts)
+        plain_text(document.parts())
     }
 
     pub(crate) async fn outcome(&self, started: &Started) -> Outcome {
@@ -120,10 +120,10 @@ impl Bench {
         }
         let document = self.engine.generation(&user(), &started.generation).await.unwrap();
         let outcome = Outcome {
-            end_reason: document.end_reason.unwrap_or_default(),
-            error: document.error_message.unwrap_or_default(),
-            text: plain_text(&document.content_parts),
-            tools: tools(&document.content_parts),
+            end_reason: document.end_reason.clone().unwrap_or_default(),
+            error: document.error_message.clone().unwrap_or_default(),
+            text: plain_text(document.parts()),
+            tools: tools(document.parts()),
             tokens: (document.input_tokens, document.output_tokens),
             calls: self.upstream.requests().len(),
             retracted: entries

@@ -44,7 +44,7 @@ async fn look(engine: &Engine, ledger: &Mutex<Ledger>, generation: &GenerationId
     if GenerationStatus::LIVE.contains(&document.status) {
         return;
     }
-    let told = (document.status, plain_text(&document.content_parts));
+    let told = (document.status, plain_text(document.parts()));
     assert!(told.0 != GenerationStatus::Completed || !told.1.is_empty(), "{generation} is empty");
     let mut ledger = ledger.lock().unwrap();
     let known = ledger.ends.entry(generation.clone()).or_insert_with(|| told.clone());

@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use outlast_core::{Decided, Decision, GenerationId};
+use outlast_engine::ToolDecision;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -18,6 +19,7 @@ pub(crate) struct DecisionBody {
     reason: Option<String>,
     #[serde(default)]
     always: bool,
+    hash: Option<String>,
     request_id: Option<String>,
 }
 
@@ -27,10 +29,10 @@ pub(crate) async fn submit(
     headers: HeaderMap,
     Json(body): Json<DecisionBody>,
 ) -> Result<Response, Problem> {
-    let DecisionBody { decision, reason, always, request_id: name } = body;
+    let DecisionBody { decision, reason, always, hash, request_id: name } = body;
     request_id(&headers, name)?;
     let user = app.user();
     let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };
-    let status = app.engine().decide(&user, &id, tool_use_id, decided).await?;
+    let status = app.engine().decide(&user, &id, ToolDecision { tool_use_id, hash, decided }).await?;
     Ok(axum::Json(json!({"success": true, "status": status})).into_response())
 }

@@ -68,7 +68,7 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     request_id(&HeaderMap::new(), body.request_id)?; // may be there; setting the same twice is harmless
     let metadata = body.metadata.map(Value::Object);
-    app.engine().update_conversation(&app.user(), &id, body.title, metadata).await?;
+    app.engine().update_conversation(&app.user(), &id, body.title.map(Some), metadata).await?;
     let view = app.engine().view(&app.user(), &id, 0).await?;
     Ok(axum::Json(view.conversation).into_response())
 }

@@ -239,7 +239,12 @@ impl From<Refusal> for Problem {
             Refusal::NotInterrupted { status } => {
                 conflict("not_interrupted").with("statusIs", status.as_str())
             }
-            Refusal::NotRetryable => conflict("not_retryable"),
+            Refusal::NotRetryable | Refusal::PromptGone => conflict("not_retryable"),
+            Refusal::AlreadyExists => conflict("already_exists"),
+            Refusal::MessageExists { id } => conflict("message_exists").with("messageId", id.as_str()),
+            Refusal::ApprovalChanged { tool_use_id } => {
+                conflict("approval_changed").with("toolUseId", tool_use_id.as_str())
+            }
             Refusal::NotExternal => conflict("not_external"),
             Refusal::NotAsked { .. } => Problem::new(StatusCode::NOT_FOUND, "not_found", detail),
             Refusal::AlreadyDecided(decided) => conflict("already_decided")
@@ -278,9 +283,6 @@ impl From<CommandError> for Problem {
             CommandError::MadeOtherwise { conversation } => {
                 Problem::new(StatusCode::CONFLICT, "idempotency_conflict", detail)
                     .with("conversationId", conversation.as_str())
-            }
-            CommandError::MessageExists { id } => {
-                Problem::new(StatusCode::CONFLICT, "message_exists", detail).with("messageId", id.as_str())
             }
             CommandError::Unavailable(_) | CommandError::Lost(_) => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)

@@ -3,7 +3,9 @@
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use outlast_core::{ConversationId, GenerationId, GenerationStatus, Part, Producer, RetryMode, WhenBusy};
+use outlast_core::{
+    Brief, ConversationId, GenerationId, GenerationStatus, Part, Producer, RetryMode, WhenBusy,
+};
 use outlast_engine::{Paging, StartRequest, Started};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -87,12 +89,15 @@ impl StartBody {
         }
         Ok(StartRequest {
             conversation: self.conversation_id,
-            model: self.model,
             request: request_id(headers, self.request_id)?,
             when_busy: self.when_busy.into(),
-            system: self.system,
-            metadata: self.metadata.map(Value::Object),
-            producer: self.producer,
+            brief: Brief {
+                model: self.model.unwrap_or_else(|| Brief::DEFAULT_MODEL.to_owned()),
+                system: self.system,
+                metadata: self.metadata.map(Value::Object),
+                producer: self.producer,
+                ..Brief::default()
+            },
             ..StartRequest::new(self.content.0)
         })
     }

@@ -34,11 +34,11 @@ impl Job {
     fn new(user: UserId, document: GenerationDocument) -> Job {
         Job {
             status: job_status(document.status),
-            content: plain_text(&document.content_parts),
+            content: plain_text(document.parts()),
             id: document.id,
             user_id: user,
             thread_id: document.conversation_id,
-            message_id: document.answer_id,
+            message_id: document.brief.answer_id,
             chunks_received: document.chunks_received,
             started_at: document.started_at.unwrap_or(document.created_at),
             completed_at: document.completed_at,

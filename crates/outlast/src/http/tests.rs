@@ -85,7 +85,7 @@ impl Server {
         let request = outlast_engine::StartRequest {
             conversation: Some(conversation.into()),
             create: true,
-            answer_id: Some("theirs".into()),
+            brief: outlast_core::Brief { answer_id: Some("theirs".into()), ..Default::default() },
             request: Some("theirs".into()),
             ..outlast_engine::StartRequest::new(said)
         };

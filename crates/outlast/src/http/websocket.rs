@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use futures_util::SinkExt;
 use outlast_core::{ConversationId, Decided, Decision, GenerationId, Seq};
-use outlast_engine::{FollowError, Follower};
+use outlast_engine::{FollowError, Follower, ToolDecision};
 use outlast_store::Record;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -59,6 +59,7 @@ struct Submit {
     reason: Option<String>,
     #[serde(default)]
     always: bool,
+    hash: Option<String>,
 }
 
 pub(crate) async fn connect(
@@ -231,9 +232,11 @@ impl Session {
             "ping" => Ok(json!({"type": "pong", "requestId": frame.request_id})),
             "hello" => Err(Problem::invalid("type", "hello was said; connect again to say it again")),
             "approval.submit" => {
-                let Submit { generation_id, tool_use_id, decision, reason, always } = payload(raw, false)?;
+                let Submit { generation_id, tool_use_id, decision, reason, always, hash } =
+                    payload(raw, false)?;
                 let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };
-                let status = self.app.engine().decide(&user, &generation_id, tool_use_id, decided).await?;
+                let decision = ToolDecision { tool_use_id, hash, decided };
+                let status = self.app.engine().decide(&user, &generation_id, decision).await?;
                 Ok(json!({
                     "type": "approval.submit.answer",
                     "requestId": frame.request_id,

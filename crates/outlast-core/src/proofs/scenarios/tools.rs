@@ -4,7 +4,9 @@ use serde_json::json;
 
 use super::{answer_with, break_off, started};
 use crate::testing::*;
-use crate::{CallEnd, Command, ContextMessage, FailureClass, Part, Prompt, Role, Rules, Start, ToolSpec};
+use crate::{
+    Brief, CallEnd, Command, ContextMessage, FailureClass, Part, Prompt, Role, Rules, Start, ToolSpec,
+};
 
 /// The client gave the tools, and runs them: asking for them is the whole answer.
 pub(super) fn tool_calls() -> World {
@@ -68,7 +70,8 @@ pub(super) fn prompted() -> World {
     let parts = prompt.messages[3].parts.clone();
     let answer_id = Some("the-answer".into());
     let mut world = World::new();
-    let asked = Start { parts, prompt: Some(prompt), answer_id, system: None, ..request(G1) };
+    let brief = Brief { prompt: Some(prompt), answer_id, ..Brief::default() };
+    let asked = Start { parts, brief, ..request(G1) };
     world.command(Command::Start(asked)).unwrap();
     world.model(vec![words("A pic")], Some(broke(FailureClass::Transient)));
     world.wait();

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::testing::*;
-use crate::{Command, Decision, Piece, ProducedEnd, Producer, Start, ToolStream};
+use crate::{Brief, Command, Decision, Piece, ProducedEnd, Start, ToolStream};
 
 fn done() -> Option<ProducedEnd> {
     Some(ProducedEnd::Done { reason: "stop".into() })
@@ -11,7 +11,8 @@ fn done() -> Option<ProducedEnd> {
 
 fn working() -> World {
     let mut world = World::new();
-    let asked = Start { producer: Some(Producer::External), model: "my-agent".into(), ..request(G1) };
+    let asked = for_a_worker(G1);
+    let asked = Start { brief: Brief { model: "my-agent".into(), ..asked.brief }, ..asked };
     world.command(Command::Start(asked)).unwrap();
     world.worker = Some(1);
     world.producer_heard = world.now;

@@ -1,7 +1,7 @@
 //! The body of a chat completion, and the start that it asks for.
 
 use axum::http::HeaderMap;
-use outlast_core::{ConversationId, MessageId, Prompt, RequestId, ToolSpec, WhenBusy};
+use outlast_core::{Brief, ConversationId, MessageId, Prompt, RequestId, ToolSpec, WhenBusy};
 use outlast_engine::StartRequest;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -93,13 +93,16 @@ impl CompletionBody {
             conversation: thread.map(ConversationId::from),
             create: true,
             role: last.role,
-            prompt: Some(Prompt { messages, tools, options: self.options }),
             // The id of the answer names the request too: whoever repeats it means the same answer.
             request: answer.as_deref().map(RequestId::from).or(named),
-            answer_id: answer.map(MessageId::from),
-            model: Some(model),
+            brief: Brief {
+                model,
+                prompt: Some(Prompt { messages, tools, options: self.options }),
+                answer_id: answer.map(MessageId::from),
+                metadata: self.metadata.map(Value::Object),
+                ..Brief::default()
+            },
             when_busy: self.when_busy.map_or(WhenBusy::Reject, WhenBusy::from),
-            metadata: self.metadata.map(Value::Object),
             ..StartRequest::new(last.parts)
         })
     }
@@ -158,8 +161,8 @@ mod tests {
         let result =
             Part::ToolResult { tool_use_id: "call_1".into(), content: json!("done"), is_error: false };
         assert_eq!(request.parts, [result]);
-        assert_eq!(request.metadata, Some(json!({"tab": 1})));
-        let prompt = request.prompt.unwrap();
+        assert_eq!(request.brief.metadata, Some(json!({"tab": 1})));
+        let prompt = request.brief.prompt.unwrap();
         assert_eq!(json!(prompt.options), json!({"temperature": 0.5}));
         assert_eq!((prompt.tools[0].name.as_str(), prompt.tools[0].strict), ("read", Some(true)));
         let roles: Vec<Role> = prompt.messages.iter().map(|message| message.role).collect();
@@ -210,7 +213,7 @@ mod tests {
             "messageId": "ä 1", "requestId": "r"});
         let request = request(body).unwrap();
         assert_eq!(request.request, Some("ä 1".into()));
-        assert_eq!(request.answer_id, Some("ä 1".into()));
+        assert_eq!(request.brief.answer_id, Some("ä 1".into()));
         assert_eq!(request.conversation, None);
     }
 }

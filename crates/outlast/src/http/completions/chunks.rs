@@ -73,7 +73,7 @@ impl Chunks {
             job: document.id.clone(),
             id: completion_id(document),
             created: created(document),
-            model: document.model.clone(),
+            model: document.brief.model.clone(),
             include_usage,
             usage: Usage::of(document),
             tools: 0,
@@ -82,7 +82,7 @@ impl Chunks {
             out: Vec::new(),
         };
         chunks.delta(&json!({"role": "assistant", "content": ""}), None);
-        for part in &document.content_parts {
+        for part in document.parts() {
             chunks.part(part);
         }
         if is_settled(document.status) {

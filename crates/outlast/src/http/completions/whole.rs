@@ -48,7 +48,7 @@ async fn read_to_settling(mut follower: Follower) -> Result<(), Problem> {
 }
 
 fn completion(document: &GenerationDocument) -> Value {
-    let parts = &document.content_parts;
+    let parts = document.parts();
     let text = plain_text(parts);
     let calls: Vec<Value> = parts.iter().filter_map(call).collect();
     let thinking: String = parts.iter().filter_map(thinking).collect();
@@ -65,7 +65,7 @@ fn completion(document: &GenerationDocument) -> Value {
         "id": completion_id(document),
         "object": "chat.completion",
         "created": created(document),
-        "model": document.model,
+        "model": document.brief.model,
         "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": reason}],
         "usage": Usage::of(document),
     })

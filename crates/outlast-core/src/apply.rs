@@ -1,0 +1,379 @@
+//! How an event changes the state. Never fails: it already happened.
+
+use std::time::Duration;
+
+use crate::documents::{Touched, generation_document, segment_message};
+use crate::generation::{Counters, Phase, Progress, ScheduledRetry, Segment};
+use crate::message::{TextKind, push_text};
+use crate::{
+    Approval, Brief, Conversation, Decided, Entry, Event, Generation, GenerationId, MessageId, MessageStatus,
+    Part, RetryMode, RetryOf, Role, Seq, Timestamp,
+};
+
+/// What a part of a message costs an answer beside its bytes, so that a flood of tiny ones meets the limit too.
+const PART_BYTES: usize = 256;
+
+impl Conversation {
+    /// Takes in what happened.
+    pub fn apply(&mut self, entry: &Entry) {
+        self.apply_and_tell(entry);
+    }
+
+    /// The same, and returns what changed beside the state.
+    pub(crate) fn apply_and_tell(&mut self, entry: &Entry) -> Touched {
+        self.seq = entry.seq;
+        if !entry.event.is_text() {
+            self.updated_at = entry.ts;
+        }
+        match &entry.event {
+            Event::ConversationUpdated { title, metadata } => {
+                if let Some(title) = title {
+                    self.title = title.clone();
+                }
+                if let Some(metadata) = metadata {
+                    self.metadata = Some(metadata.clone()).filter(|metadata| !metadata.is_null());
+                }
+                Touched::default()
+            }
+            Event::MessageAdded { message } => {
+                self.begun |= message.role == Role::User && !message.content.trim().is_empty();
+                Touched { messages: vec![message.clone()], generation: None }
+            }
+            Event::GenerationQueued { message_id, digest, retry_of, brief } => {
+                let asked = Asked { message: message_id, digest, retry_of: retry_of.as_ref(), brief };
+                self.enqueue(entry, &asked)
+            }
+            Event::ChatStarted { .. }
+            | Event::AssistantSegmentStarted { .. }
+            | Event::AssistantSegmentEnded { .. }
+            | Event::ChatDelta { .. }
+            | Event::ThinkingDelta { .. }
+            | Event::ToolStart { .. }
+            | Event::ToolOutput { .. }
+            | Event::ToolEnd { .. }
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::Usage { .. }
+            | Event::AttemptRetracted { .. }
+            | Event::RetryScheduled { .. }
+            | Event::ChatInterrupted { .. }
+            | Event::ChatResumed { .. }
+            | Event::ChatDone { .. }
+            | Event::ChatError { .. }
+            | Event::ChatCancelled { .. } => self.apply_to_generation(entry),
+        }
+    }
+
+    fn enqueue(&mut self, entry: &Entry, asked: &Asked<'_>) -> Touched {
+        let (Some(id), Some(request)) = (entry.generation.clone(), entry.request.clone()) else {
+            return Touched::default();
+        };
+        // The user's message, when there is one, stands directly before and belongs to the generation.
+        let first_seq = if asked.retry_of.is_some() { entry.seq } else { Seq(entry.seq.0.saturating_sub(1)) };
+        let own_prompt = asked.brief.prompt.is_some().then_some(entry.seq);
+        let queued = Generation {
+            id,
+            request,
+            digest: asked.digest.to_owned(),
+            message: asked.message.clone(),
+            retry_of: asked.retry_of.cloned(),
+            brief: Brief { prompt: None, ..asked.brief.clone() },
+            prompt_seq: own_prompt.or(self.prompt_of(asked.retry_of)),
+            progress: Progress {
+                phase: Phase::Queued,
+                attempt: 0,
+                attempt_seq: Seq::ZERO,
+                retry: None,
+                first_seq,
+                last_seq: entry.seq,
+                produced: Seq::ZERO,
+                queued_at: entry.ts,
+                started_at: None,
+                at_work_since: None,
+                completed_at: None,
+                kept: self.kept_by(asked.retry_of),
+                shown: Vec::new(),
+                first_answer: None,
+                only_text: true,
+                open: Vec::new(),
+                approvals: Vec::new(),
+            },
+            counters: Counters::default(),
+        };
+        let document = Box::new(generation_document(&self.id, &queued));
+        self.queue.push_back(queued);
+        Touched { messages: Vec::new(), generation: Some(document) }
+    }
+
+    /// The prompt of a generation holds for those that retry or continue it.
+    fn prompt_of(&self, retry_of: Option<&RetryOf>) -> Option<Seq> {
+        let failed =
+            self.current.as_ref().filter(|failed| Some(&failed.id) == retry_of.map(|of| &of.generation_id));
+        failed?.prompt_seq
+    }
+
+    /// What a continuation goes on from: all that stands there as an answer to the same question.
+    fn kept_by(&self, retry_of: Option<&RetryOf>) -> Vec<MessageId> {
+        let continued = retry_of.filter(|retry| retry.mode == RetryMode::Continue);
+        match (continued, &self.current) {
+            (Some(retry), Some(failed)) if failed.id == retry.generation_id => failed.answer_messages(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn apply_to_generation(&mut self, entry: &Entry) -> Touched {
+        let Some(id) = &entry.generation else { return Touched::default() };
+        if matches!(entry.event, Event::ChatStarted { .. }) {
+            self.take_turn(id);
+        }
+        let found = self.current.iter_mut().chain(&mut self.queue).find(|generation| generation.id == *id);
+        let Some(generation) = found else { return Touched::default() };
+        let segments = generation.apply(entry);
+        // Written down at once: the state forgets a generation that ended as soon as another takes its place.
+        let document = entry.event.changes_generation();
+        let document = document.then(|| Box::new(generation_document(&self.id, generation)));
+        let messages = segments.iter().map(|segment| segment_message(&self.id, generation, segment));
+        let touched = Touched { messages: messages.collect(), generation: document };
+        self.forget_the_ended();
+        touched
+    }
+
+    /// One that was cancelled while it waited does not push aside the one under way. When none is, it is
+    /// the last one that ended.
+    fn forget_the_ended(&mut self) {
+        let Some(place) = self.queue.iter().position(Generation::ended) else { return };
+        let ended = self.queue.remove(place);
+        if self.active().is_none() {
+            self.current = ended;
+        }
+    }
+
+    /// The first attempt of a waiting generation makes it the current one.
+    fn take_turn(&mut self, id: &GenerationId) {
+        if let Some(place) = self.queue.iter().position(|generation| generation.id == *id) {
+            self.current = self.queue.remove(place);
+        }
+    }
+}
+
+/// The payload of `generation.queued`.
+struct Asked<'a> {
+    message: &'a MessageId,
+    digest: &'a str,
+    retry_of: Option<&'a RetryOf>,
+    brief: &'a Brief,
+}
+
+impl Generation {
+    /// Takes in an event, and returns the segments that began or changed in more than text. One that is
+    /// closed is forgotten: from then on its message has it.
+    pub(crate) fn apply(&mut self, entry: &Entry) -> Vec<Segment> {
+        self.progress.last_seq = entry.seq;
+        if entry.event.is_produced() {
+            self.progress.produced = entry.seq;
+        }
+        self.charge(entry.event.answer_bytes());
+        match &entry.event {
+            Event::ChatStarted { attempt, .. } => {
+                self.begin_attempt(entry, *attempt);
+                self.streaming()
+            }
+            Event::AssistantSegmentStarted { message_id } => {
+                self.progress.first_answer.get_or_insert_with(|| message_id.clone());
+                self.begin(entry, message_id, Role::Assistant, Vec::new())
+            }
+            Event::AssistantSegmentEnded { .. } => self.close(MessageStatus::Complete),
+            Event::ChatDelta { message_id, text, chunks } => {
+                self.add_text(message_id, TextKind::Answer, text, *chunks)
+            }
+            Event::ThinkingDelta { message_id, text, chunks } => {
+                self.progress.only_text = false;
+                self.add_text(message_id, TextKind::Thinking, text, *chunks)
+            }
+            Event::ToolStart { message_id, tool_use_id, tool_name, tool_input } => {
+                self.progress.only_text = false;
+                let (id, name) = (tool_use_id.clone(), tool_name.clone());
+                let asked = Part::ToolUse { id, name, input: tool_input.clone() };
+                self.begin(entry, message_id, Role::Tool, vec![asked])
+            }
+            Event::ToolEnd { message_id, tool_use_id, result, is_error } => {
+                let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
+                self.end_tool(message_id, Part::ToolResult { tool_use_id, content, is_error: *is_error })
+            }
+            Event::ApprovalRequested { .. } | Event::ApprovalResolved { .. } => {
+                self.apply_to_approvals(&entry.event);
+                Vec::new()
+            }
+            Event::Usage { input_tokens, output_tokens } => {
+                self.counters.input_tokens = self.counters.input_tokens.saturating_add(*input_tokens);
+                self.counters.output_tokens = self.counters.output_tokens.saturating_add(*output_tokens);
+                Vec::new()
+            }
+            Event::AttemptRetracted { message_ids, .. } => {
+                self.retract(message_ids);
+                Vec::new()
+            }
+            Event::RetryScheduled { .. } | Event::ChatInterrupted { .. } | Event::ChatResumed { .. } => {
+                self.pause_or_go_on(entry);
+                self.streaming()
+            }
+            Event::ChatDone { finish_reason } => {
+                let phase = Phase::Completed { finish_reason: finish_reason.clone() };
+                self.end(entry.ts, phase, MessageStatus::Complete)
+            }
+            Event::ChatError { error_message, code } => {
+                let phase = Phase::Failed { error_message: error_message.clone(), code: code.clone() };
+                self.end(entry.ts, phase, MessageStatus::Error)
+            }
+            Event::ChatCancelled { reason } => {
+                self.end(entry.ts, Phase::Cancelled { reason: *reason }, MessageStatus::Cancelled)
+            }
+            Event::ConversationUpdated { .. }
+            | Event::MessageAdded { .. }
+            | Event::ToolOutput { .. }
+            | Event::GenerationQueued { .. } => Vec::new(),
+        }
+    }
+
+    fn charge(&mut self, bytes: usize) {
+        self.counters.answer_bytes = self.counters.answer_bytes.saturating_add(bytes);
+    }
+
+    fn begin_attempt(&mut self, entry: &Entry, attempt: u32) {
+        let progress = &mut self.progress;
+        progress.attempt = attempt;
+        progress.attempt_seq = entry.seq;
+        progress.retry = None;
+        // An attempt that begins while one should be under way, and not by somebody's word just now, takes
+        // the place of one that was lost.
+        if progress.phase == Phase::Running && progress.at_work_since != Some(entry.ts) {
+            self.counters.lost_in_a_row = self.counters.lost_in_a_row.saturating_add(1);
+        }
+        progress.started_at = progress.started_at.or(Some(entry.ts));
+        progress.at_work_since = progress.at_work_since.or(Some(entry.ts));
+        progress.phase = Phase::Running;
+    }
+
+    /// The segment whose text is arriving, which a change of phase may show or hide.
+    fn streaming(&self) -> Vec<Segment> {
+        self.open_segment().cloned().into_iter().collect()
+    }
+
+    /// A message begins. Text is added to the assistant's; a tool's has its arguments from the start.
+    fn begin(&mut self, entry: &Entry, message: &MessageId, role: Role, parts: Vec<Part>) -> Vec<Segment> {
+        let status = if parts.is_empty() { MessageStatus::Streaming } else { MessageStatus::Complete };
+        let message = message.clone();
+        self.progress.shown.push(message.clone());
+        let (seq, created_at) = (entry.seq, entry.ts);
+        let segment = Segment { message, seq, created_at, role, parts, status };
+        self.progress.open.push(segment.clone());
+        vec![segment]
+    }
+
+    fn add_text(&mut self, message: &MessageId, kind: TextKind, text: &str, chunks: u32) -> Vec<Segment> {
+        self.counters.chunks_received += u64::from(chunks);
+        let open = self.progress.open.iter_mut();
+        // Text for a segment that is not open cannot be recorded by `observe`; a log that has it is
+        // folded without it rather than not at all.
+        if let Some(segment) = open.into_iter().find(|open| open.is_streaming() && open.message == *message) {
+            let parts = segment.parts.len();
+            push_text(&mut segment.parts, kind, text);
+            let new_parts = segment.parts.len() - parts;
+            self.charge(new_parts * PART_BYTES);
+        }
+        Vec::new()
+    }
+
+    /// The text that was arriving is all there is.
+    fn close(&mut self, status: MessageStatus) -> Vec<Segment> {
+        let Some(place) = self.progress.open.iter().position(Segment::is_streaming) else {
+            return Vec::new();
+        };
+        let segment = self.progress.open.remove(place);
+        vec![Segment { status, ..segment }]
+    }
+
+    fn end_tool(&mut self, message: &MessageId, result: Part) -> Vec<Segment> {
+        let open = &mut self.progress.open;
+        let Some(place) = open.iter().position(|open| open.message == *message) else {
+            return Vec::new();
+        };
+        let mut segment = open.remove(place);
+        segment.parts.push(result);
+        vec![segment]
+    }
+
+    fn apply_to_approvals(&mut self, event: &Event) {
+        match event {
+            Event::ApprovalRequested { tool_use_id, tool_name, tool_input, hash } => {
+                self.progress.approvals.push(Approval {
+                    tool_use_id: tool_use_id.clone(),
+                    tool_name: tool_name.clone(),
+                    tool_input: tool_input.clone(),
+                    hash: hash.clone(),
+                    attempt: self.progress.attempt,
+                    decided: None,
+                });
+            }
+            Event::ApprovalResolved { tool_use_id, decision, by, reason, always } => {
+                let mut asked = self.progress.approvals.iter_mut();
+                if let Some(approval) = asked.find(|approval| approval.tool_use_id == *tool_use_id) {
+                    let (decision, by, always) = (*decision, by.clone(), *always);
+                    approval.decided = Some(Decided { decision, by, reason: reason.clone(), always });
+                    if !approval.hash.is_empty() {
+                        approval.tool_input = serde_json::Value::Null;
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Questions are withdrawn with what was said.
+    fn retract(&mut self, message_ids: &[MessageId]) {
+        let progress = &mut self.progress;
+        progress.approvals.clear();
+        progress.shown.retain(|message| !message_ids.contains(message));
+        progress.open.retain(|segment| !message_ids.contains(&segment.message));
+        progress.first_answer.take_if(|message| message_ids.contains(message));
+        if progress.shown.is_empty() {
+            progress.only_text = true;
+            self.counters.answer_bytes = 0;
+        }
+    }
+
+    fn pause_or_go_on(&mut self, entry: &Entry) {
+        let (progress, counters) = (&mut self.progress, &mut self.counters);
+        match &entry.event {
+            Event::RetryScheduled { attempt, delay_ms, reason } => {
+                counters.failures += 1;
+                counters.lost_in_a_row = 0;
+                let (attempt, delay_ms, reason, ts) = (*attempt, *delay_ms, reason.clone(), entry.ts);
+                progress.retry = Some(ScheduledRetry { attempt, delay_ms, reason, ts });
+                progress.phase = Phase::Retrying { until: ts.after(Duration::from_millis(delay_ms)) };
+            }
+            Event::ChatInterrupted { .. } => {
+                progress.retry = None;
+                progress.phase = Phase::Interrupted;
+            }
+            Event::ChatResumed { .. } => {
+                progress.at_work_since = Some(entry.ts);
+                counters.lost_in_a_row = 0;
+                progress.phase = Phase::Running;
+            }
+            _ => {}
+        }
+    }
+
+    /// The end closes the segment that was open; its status tells whether the text is all there is.
+    fn end(&mut self, at: Timestamp, phase: Phase, status: MessageStatus) -> Vec<Segment> {
+        self.progress.completed_at = Some(at);
+        self.progress.phase = phase;
+        let closed = self.close(status);
+        self.progress.open.clear();
+        closed
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,83 @@
+use super::*;
+use crate::testing::*;
+
+#[test]
+fn o1_a_generation_becomes_current_at_its_first_attempt_and_stays_after_its_end() {
+    let world = given([running(G1), asked(G2)]);
+    assert_eq!(world.transcript.state.current.as_ref().unwrap().id.as_str(), G1);
+    let world = given([running(G1), asked(G2), completed(G1)]);
+    assert_eq!(world.transcript.state.current.as_ref().unwrap().id.as_str(), G1);
+    assert_eq!(world.transcript.state.active(), None);
+    let world = given([running(G1), asked(G2), completed(G1), started(G2, 1)]);
+    assert_eq!(world.transcript.state.active().unwrap().id.as_str(), G2);
+    assert_eq!(world.transcript.state.generation(&G1.into()), None, "only the last is remembered");
+}
+
+#[test]
+fn the_last_that_ended_stays_current_also_when_it_never_ran() {
+    let current = |past: Vec<Past>| given(past).transcript.state.current.unwrap().id.to_string();
+    let one_waits = vec![running(G1), asked(G2)];
+    let both_over = [one_waits.clone(), vec![completed(G1), cancelled(G2)]].concat();
+    assert_eq!(current(both_over), G2);
+    let one_runs = [one_waits, vec![cancelled(G2)]].concat();
+    assert_eq!(current(one_runs), G1, "one that runs is not pushed aside");
+}
+
+#[test]
+fn i18_a_state_holds_only_what_is_open() {
+    let text = "long ".repeat(10_000);
+    let size = |past: Vec<Past>| serde_json::to_string(&given(past).transcript.state).unwrap().len();
+    assert!(size(vec![answering(G1, &text)]) > text.len(), "text that is arriving is nowhere else");
+    assert!(size(vec![answered(G1, &text)]) < 2_000);
+    assert!(size(vec![answering(G1, &text), cancelled(G1)]) < 2_000);
+}
+
+#[test]
+fn a_conversation_changes_its_time_with_everything_but_text() {
+    let world = given([running(G1)]);
+    let before = world.transcript.state.updated_at;
+    let world = world.observed(says(G1, 1, "Hel")).then(["assistant.segment.started", "chat.delta"]);
+    let opened = world.transcript.state.updated_at;
+    assert!(opened > before);
+    let world = world.observed(says(G1, 1, "lo")).then(["chat.delta"]);
+    assert_eq!(world.transcript.state.updated_at, opened);
+}
+
+#[test]
+fn g3_a_generation_begins_with_its_question_and_ends_with_its_end() {
+    let world = given([answered(G1, "Hello"), answered(G2, "Hello")]);
+    let second = world.generation(G2);
+    assert_eq!((second.progress.first_seq, second.progress.last_seq), (Seq(8), Seq(14)));
+    assert_eq!(world.transcript.state.seq, Seq(14));
+}
+
+#[test]
+fn an_event_of_an_unknown_generation_is_passed_over() {
+    let mut state = given([running(G1)]).transcript.state;
+    let before = state.clone();
+    let entry = Entry {
+        seq: state.seq.next(),
+        ts: state.updated_at,
+        generation: Some(G3.into()),
+        request: None,
+        event: Event::ChatDone { finish_reason: "stop".into() },
+    };
+    state.apply(&entry);
+    assert_eq!(state, Conversation { seq: entry.seq, ..before });
+}
+
+#[test]
+fn text_for_a_segment_that_is_not_open_is_counted_and_passed_over() {
+    let mut state = given([answering(G1, "Hel")]).transcript.state;
+    let entry = Entry {
+        seq: state.seq.next(),
+        ts: state.updated_at,
+        generation: Some(G1.into()),
+        request: None,
+        event: Event::ChatDelta { message_id: "elsewhere".into(), text: "lo".into(), chunks: 1 },
+    };
+    state.apply(&entry);
+    let generation = state.active().unwrap();
+    assert_eq!(crate::plain_text(&generation.open_segment().unwrap().parts), "Hel");
+    assert_eq!(generation.counters.chunks_received, 2);
+}

@@ -1,0 +1,88 @@
+//! Attempts: how the next one begins, what the last one leaves standing, and what comes of a failure.
+
+use crate::entries::Entries;
+use crate::rules::{LOST_IN_A_ROW_MAX, retry_delay};
+use crate::{CallEnd, Event, Failure, FailureClass, Generation, MessageId, Rules};
+
+/// Withdraws what the last attempt showed and begins the next: no client may see the same text twice.
+pub(crate) fn start_again(generation: &Generation, reason: &str, rules: &Rules, entries: &mut Entries) {
+    if !goes_on(generation, rules) {
+        retract(generation, generation.progress.shown.clone(), reason, entries);
+    }
+    let attempt = generation.progress.attempt + 1;
+    entries.of(generation, Event::ChatStarted { model: generation.brief.model.clone(), attempt });
+}
+
+/// Whether the next attempt continues the text of this one, so that nothing has to be withdrawn.
+pub(crate) fn goes_on(generation: &Generation, rules: &Rules) -> bool {
+    rules.prefill.contains(&generation.brief.model) && generation.progress.only_text
+}
+
+/// Withdraws these messages, if there are any.
+pub(crate) fn retract(
+    generation: &Generation,
+    message_ids: Vec<MessageId>,
+    reason: &str,
+    entries: &mut Entries,
+) {
+    if !message_ids.is_empty() {
+        let attempt = generation.progress.attempt;
+        entries.of(generation, Event::AttemptRetracted { attempt, message_ids, reason: reason.to_owned() });
+    }
+}
+
+/// An attempt was lost with its owner. It starts again, unless a person is to be asked, or it is lost time
+/// and again.
+pub(crate) fn lose(generation: &Generation, rules: &Rules, entries: &mut Entries) {
+    let again = "the server was restarted";
+    // What stays and has grown is not lost: the next attempt has less to say.
+    let grew = goes_on(generation, rules) && generation.progress.last_seq > generation.progress.attempt_seq;
+    if rules.ask_first() {
+        entries.of(generation, Event::ChatInterrupted { reason: again.to_owned(), round: 0 });
+    } else if generation.counters.lost_in_a_row + 1 >= LOST_IN_A_ROW_MAX && !grew {
+        let reason = format!("{again} {LOST_IN_A_ROW_MAX} times in a row during this answer");
+        entries.of(generation, Event::ChatInterrupted { reason, round: 0 });
+    } else {
+        start_again(generation, again, rules, entries);
+    }
+}
+
+/// How an attempt failed, and which messages began in the very report that says so: they are not in the
+/// state yet, but are shown.
+pub(crate) struct Failed<'a> {
+    pub(crate) failure: &'a Failure,
+    pub(crate) jitter: u8,
+    pub(crate) newly_shown: Vec<MessageId>,
+}
+
+/// A failure that may pass is retried; one that may not, or one too many, ends the generation with what was
+/// said so far.
+pub(crate) fn fail(generation: &Generation, failed: Failed<'_>, rules: &Rules, entries: &mut Entries) {
+    let Failed { failure, jitter, newly_shown } = failed;
+    if !failure.class.may_pass() || generation.counters.failures >= rules.retries {
+        let error_message = failure.message.clone();
+        entries.of(generation, Event::ChatError { error_message, code: failure.class.code().to_owned() });
+        return;
+    }
+    if !goes_on(generation, rules) || entries.has_more_than_text() {
+        let shown = generation.progress.shown.iter().cloned().chain(newly_shown).collect();
+        retract(generation, shown, &failure.message, entries);
+    }
+    let delay = retry_delay(rules, generation.counters.failures, failure, jitter);
+    let scheduled = Event::RetryScheduled {
+        attempt: generation.progress.attempt + 1,
+        delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
+        reason: failure.message.clone(),
+    };
+    entries.of(generation, scheduled);
+}
+
+/// An answer that has outgrown its limit ends here, whatever else was reported.
+pub(crate) fn too_long(generation: &Generation, entries: &Entries, rules: &Rules) -> Option<CallEnd> {
+    let bytes = generation.counters.answer_bytes.saturating_add(entries.answer_bytes());
+    (bytes > rules.answer_bytes).then(|| {
+        let message = format!("the answer is longer than {} bytes", rules.answer_bytes);
+        let failure = Failure { class: FailureClass::TooLong, message, retry_after: None };
+        CallEnd::Failed { failure, jitter: 0 }
+    })
+}

@@ -1,0 +1,52 @@
+//! What a client asks of a generation. One struct travels from the request through command, event and
+//! state to the document, so that a new wish is added in one place.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{MessageId, Producer, Prompt};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Brief {
+    /// By its name in the settings. A worker's generation may name any.
+    pub model: String,
+    /// Instructions for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// Free JSON of the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<Value>,
+    /// What the model is given instead of the transcript. Stays in the log: the state only remembers where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<Prompt>,
+    /// The id that the client wants the first message of the answer to have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer_id: Option<MessageId>,
+    /// Who produces the answer, if not a model of the settings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub producer: Option<Producer>,
+}
+
+impl Brief {
+    /// The model that answers when a client names none.
+    pub const DEFAULT_MODEL: &'static str = "default";
+
+    /// Whether a worker elsewhere produces the answer.
+    pub fn is_for_worker(&self) -> bool {
+        self.producer.is_some()
+    }
+}
+
+impl Default for Brief {
+    fn default() -> Brief {
+        Brief {
+            model: Brief::DEFAULT_MODEL.to_owned(),
+            system: None,
+            metadata: None,
+            prompt: None,
+            answer_id: None,
+            producer: None,
+        }
+    }
+}

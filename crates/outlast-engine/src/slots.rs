@@ -1,0 +1,112 @@
+//! Which conversations have an owner or followers here, and how mail reaches the owner.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use outlast_core::{ConversationId, Seq};
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+
+use crate::actor::{MAILBOX, Mail};
+use crate::engine::Shared;
+use crate::feed::Feed;
+use crate::owners::supervise;
+
+/// One entry for each conversation that somebody owns or follows.
+#[derive(Default)]
+pub(crate) struct Slots(Mutex<HashMap<ConversationId, Slot>>);
+
+struct Slot {
+    mailbox: Option<mpsc::Sender<Mail>>,
+    feed: Weak<Feed>,
+}
+
+impl Slots {
+    /// How many conversations have an owner.
+    pub(crate) fn owners(&self) -> usize {
+        self.lock().values().filter(|slot| slot.mailbox.is_some()).count()
+    }
+
+    /// The feed of a conversation, shared by its owner and its followers.
+    pub(crate) fn feed(&self, conversation: &ConversationId) -> Arc<Feed> {
+        feed_in(&mut self.lock(), conversation)
+    }
+
+    /// The last position that followers here can see, if anybody owns or follows the conversation.
+    pub(crate) fn visible_tail(&self, conversation: &ConversationId) -> Option<Seq> {
+        self.lock().get(conversation)?.feed.upgrade()?.tail()
+    }
+
+    /// Forgets a conversation that nobody owns or follows.
+    pub(crate) fn forget(&self, conversation: &ConversationId) {
+        let mut slots = self.lock();
+        let unused = |slot: &Slot| slot.mailbox.is_none() && slot.feed.strong_count() == 0;
+        if slots.get(conversation).is_some_and(unused) {
+            slots.remove(conversation);
+        }
+    }
+
+    /// Lets an owner go if nobody has sent it anything.
+    pub(crate) fn retire(&self, conversation: &ConversationId, mailbox: &mut mpsc::Receiver<Mail>) -> bool {
+        let mut slots = self.lock();
+        if !mailbox.is_empty() {
+            return false;
+        }
+        if let Some(slot) = slots.get_mut(conversation) {
+            slot.mailbox = None;
+        }
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<ConversationId, Slot>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// Sends mail to the conversation's owner and starts one if there is none. The mail is dropped only if the
+    /// mailbox was full and the owner goes before there is room, or if everything is stopping.
+    pub(crate) async fn send(self: &Arc<Self>, conversation: &ConversationId, mail: Mail) {
+        if let Some((mailbox, mail)) = self.send_now(conversation, mail) {
+            mailbox.send(mail).await.ok();
+        }
+    }
+
+    /// The same without waiting; returns the mail if the mailbox is full. The lock makes sure that mail is in
+    /// the mailbox before an owner can look whether it may retire.
+    fn send_now(
+        self: &Arc<Self>,
+        conversation: &ConversationId,
+        mail: Mail,
+    ) -> Option<(mpsc::Sender<Mail>, Mail)> {
+        let mut slots = self.slots.lock();
+        let feed = feed_in(&mut slots, conversation);
+        let slot = slots.get_mut(conversation).expect("made by feed_in");
+        let mail = match &slot.mailbox {
+            None => mail,
+            Some(mailbox) => match mailbox.try_send(mail) {
+                Ok(()) => return None,
+                Err(TrySendError::Full(mail)) => return Some((mailbox.clone(), mail)),
+                // It belonged to an owner that panicked: its conversation must not stay without one.
+                Err(TrySendError::Closed(mail)) => mail,
+            },
+        };
+        if self.stop.is_cancelled() {
+            return None;
+        }
+        let (sender, receiver) = mpsc::channel(MAILBOX);
+        assert!(sender.try_send(mail).is_ok(), "a new mailbox has room");
+        slot.mailbox = Some(sender);
+        self.spawn(supervise(self.clone(), conversation.clone(), feed, receiver));
+        None
+    }
+}
+
+fn feed_in(slots: &mut HashMap<ConversationId, Slot>, conversation: &ConversationId) -> Arc<Feed> {
+    let slot = slots.entry(conversation.clone()).or_insert_with(|| Slot { mailbox: None, feed: Weak::new() });
+    slot.feed.upgrade().unwrap_or_else(|| {
+        let feed = Arc::new(Feed::new());
+        slot.feed = Arc::downgrade(&feed);
+        feed
+    })
+}
