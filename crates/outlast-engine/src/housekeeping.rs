@@ -103,7 +103,7 @@ impl Engine {
         while after < generation.last_seq {
             let records = self.shared.store.read(conversation, after, PAGE_BYTES).await?;
             let ours = |bytes: &[u8]| {
-                head(bytes).is_ok_and(|head| head.generation_id.as_deref() == Some(generation.id.as_str()))
+                head(bytes).is_ok_and(|head| head.generation_id.as_ref() == Some(&generation.id))
             };
             let mut run: Option<(Seq, Seq)> = None;
             let Some(last) = records.last().map(|record| record.seq) else { break };

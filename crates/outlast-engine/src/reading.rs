@@ -162,7 +162,7 @@ impl Engine {
                 }
                 page.after = record.seq;
                 let front = head(&record.bytes).map_err(|error| CommandError::Broken(error.to_string()))?;
-                if front.generation_id.as_deref() == Some(id.as_str()) {
+                if front.generation_id.as_ref() == Some(id) {
                     page.ended = front.is_end();
                     page.records.push(record);
                 }

@@ -43,7 +43,7 @@ impl Actor {
             self.count_live();
         }
         fault::point("record.applied");
-        self.feed.publish(Batch::new(records));
+        self.feed.publish(Batch::live(&entries, records));
         fault::point("record.visible");
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Actor {
         }
         self.unfolded += size(&records);
         self.journal.hold(&records);
-        self.feed.publish_unsaved(Batch::new(records));
+        self.feed.publish_unsaved(Batch::live(entries, records));
         if self.journal.unsaved_bytes() > UNSAVED_BYTES_MAX {
             return self.save().await;
         }

@@ -8,9 +8,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
-use outlast_core::{ConversationId, ConversationView, GenerationId, Heads, Seq};
-use outlast_engine::{CommandError, FollowError, Follower};
-use outlast_store::Record;
+use outlast_core::{ConversationId, ConversationView, GenerationId, Seq};
+use outlast_engine::{Batch, CommandError, FollowError, Follower};
 use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -162,15 +161,14 @@ impl Following {
 }
 
 /// Records as SSE frames.
-pub(crate) fn frames(records: &[Record]) -> Bytes {
-    let size = records.iter().map(|record| record.bytes.len() + 64).sum();
+pub(crate) fn frames(batch: &Batch) -> Bytes {
+    let size = batch.records().iter().map(|record| record.bytes.len() + 64).sum();
     let mut out = Vec::with_capacity(size);
-    let mut heads = Heads::default();
-    for record in records {
+    for (record, head) in batch.iter() {
         out.extend_from_slice(b"id: ");
         out.extend_from_slice(itoa::Buffer::new().format(record.seq.0).as_bytes());
         // A name that cannot be read leaves the event to those who look at the data.
-        if let Ok(head) = heads.of(&record.bytes) {
+        if !head.kind.is_empty() {
             out.extend_from_slice(b"\nevent: ");
             out.extend_from_slice(head.kind.as_bytes());
         }

@@ -1,7 +1,7 @@
 //! A generation as one completion, when it is over.
 
 use axum::response::{IntoResponse, Response};
-use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Part, head, plain_text};
+use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Part, plain_text};
 use outlast_engine::Follower;
 use serde_json::{Value, json};
 
@@ -38,9 +38,7 @@ async fn settled(app: &App, id: &GenerationId) -> Result<GenerationDocument, Pro
 
 async fn read_to_settling(mut follower: Follower) -> Result<(), Problem> {
     while let Some(batch) = follower.next().await? {
-        let settles =
-            |line: &[u8]| head(line).is_ok_and(|head| head.is_end() || head.kind == "chat.interrupted");
-        if batch.records().iter().any(|record| settles(&record.bytes)) {
+        if batch.heads().iter().any(|head| head.is_end() || head.kind == "chat.interrupted") {
             break;
         }
     }
