@@ -75,10 +75,6 @@ impl Follower {
         self
     }
 
-    pub fn conversation(&self) -> &ConversationId {
-        &self.conversation
-    }
-
     /// Refuses a position after the end of the log. Call once before reading.
     pub async fn check(&self) -> Result<(), FollowError> {
         if self.ended_at.is_some_and(|last| self.position <= last) {
@@ -87,9 +83,12 @@ impl Follower {
         loop {
             match self.feed.follow(self.position, self.losses) {
                 Follow::Next(_) | Follow::AtTail | Follow::Behind(_) => return Ok(()),
-                Follow::Ahead(tail) => return self.must_be_saved(tail).await,
+                Follow::Ahead(visible) => {
+                    let tail = self.saved().await?.max(visible);
+                    return if self.position <= tail { Ok(()) } else { Err(FollowError::Ahead { tail }) };
+                }
                 Follow::Lost(tail) => return Err(FollowError::Ahead { tail }),
-                Follow::Unknown => self.look_at_tail().await?,
+                Follow::Unknown => self.feed.begin_at(self.saved().await?),
             }
         }
     }
@@ -124,12 +123,16 @@ impl Follower {
                 }
                 Follow::AtTail => self.wait().await,
                 Follow::Behind(tail) => return self.read(tail).await,
-                Follow::Ahead(tail) => {
-                    self.must_be_saved(tail).await?;
+                Follow::Ahead(visible) => {
+                    // A position that is saved but not visible is about to be published.
+                    let tail = self.saved().await?.max(visible);
+                    if self.position > tail {
+                        return Err(FollowError::Ahead { tail });
+                    }
                     self.wait().await;
                 }
                 Follow::Lost(tail) => return Err(FollowError::Ahead { tail }),
-                Follow::Unknown => self.look_at_tail().await?,
+                Follow::Unknown => self.feed.begin_at(self.saved().await?),
             }
         }
     }
@@ -175,17 +178,10 @@ impl Follower {
         Ok(false)
     }
 
-    /// A position beyond what is visible is valid if it is saved: then it is about to be published.
-    async fn must_be_saved(&self, tail: Seq) -> Result<(), FollowError> {
+    /// Where the saved log ends.
+    async fn saved(&self) -> Result<Seq, StoreError> {
         let loaded = self.shared.store.load(&self.conversation, 0).await?;
-        let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
-        if self.position <= saved { Ok(()) } else { Err(FollowError::Ahead { tail: tail.max(saved) }) }
-    }
-
-    async fn look_at_tail(&self) -> Result<(), StoreError> {
-        let loaded = self.shared.store.load(&self.conversation, 0).await?;
-        self.feed.begin_at(loaded.map_or(Seq::ZERO, |loaded| loaded.last));
-        Ok(())
+        Ok(loaded.map_or(Seq::ZERO, |loaded| loaded.last))
     }
 
     /// Drops the events of other generations and notices the end of this one.

@@ -18,6 +18,7 @@ mod producers;
 mod reading;
 mod registry;
 mod settings;
+mod stream;
 
 pub use clock::{Clock, Ids};
 pub use commands::{Cancelled, StartRequest, Started};
@@ -33,6 +34,7 @@ pub use producers::{ProducedBatch, Producing};
 pub use reading::{EventPage, Page, Paging};
 pub use registry::Models;
 pub use settings::Settings;
+pub use stream::{EventStream, Frame, Snapshot, StreamEnd};
 
 /// The places where a test may kill the process, beside those of the store.
 pub const FAULT_POINTS: &[&str] = &[

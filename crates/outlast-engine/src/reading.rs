@@ -11,8 +11,13 @@ use crate::engine::Engine;
 use crate::error::CommandError;
 use crate::follower::Follower;
 
-/// How much of the log one page of events may hold.
-const PAGE_BYTES: usize = 256 * 1024;
+/// How many bytes of events one page may hold, and of messages a snapshot of an ended generation: small enough
+/// that a crowd of slow clients does not fill the memory.
+const PAGE_BYTES: usize = 1024 * 1024;
+/// How much of the log is read at once while a page of events is gathered.
+const READ_BYTES: usize = 128 * 1024;
+/// How many messages are read at once while those of one generation are gathered.
+const MESSAGES_READ: usize = 8;
 
 /// One page of a list, newest first, and where the next begins.
 #[derive(Clone, Debug)]
@@ -134,7 +139,7 @@ impl Engine {
         self.page(query, paging, to_generation).await
     }
 
-    /// A page of a generation's events after a position.
+    /// A page of a generation's events after a position, limited in number and bytes.
     pub async fn events(
         &self,
         user: &UserId,
@@ -142,34 +147,81 @@ impl Engine {
         after: Option<Seq>,
         limit: usize,
     ) -> Result<EventPage, CommandError> {
-        let document = self.generation(user, id).await?;
-        if after > Some(document.last_seq) {
-            let tail = self.tail(&document.conversation_id).await?;
-            if after > Some(tail) {
-                return Err(CommandError::CursorAhead { tail });
-            }
+        let document = self.generation_document(user, id).await?;
+        let live = GenerationStatus::LIVE.contains(&document.status);
+        if let Some(after) = after.filter(|after| *after > document.last_seq) {
+            self.must_exist(&document.conversation_id, after).await?;
         }
+        // The document of a live generation is older than its log, so the log is read to its end.
+        let last = if live { Seq(u64::MAX) } else { document.last_seq };
         let mut page = EventPage { records: Vec::new(), after: from(&document, after), ended: false };
-        while page.records.len() < limit && !page.ended && page.after < document.last_seq {
-            let read = self.shared.store.read(&document.conversation_id, page.after, PAGE_BYTES).await?;
+        let mut room = PAGE_BYTES;
+        while page.after < last && !page.ended {
+            let read = self.shared.store.read(&document.conversation_id, page.after, READ_BYTES).await?;
             if read.is_empty() {
-                // What is left of it is no longer kept.
-                page.after = document.last_seq;
+                break; // the tail, or retention has removed the rest
             }
             for record in read {
-                if page.records.len() == limit || page.ended {
-                    break;
-                }
-                page.after = record.seq;
                 let front = head(&record.bytes).map_err(|error| CommandError::Broken(error.to_string()))?;
                 if front.generation_id.as_ref() == Some(id) {
+                    let full = page.records.len() == limit || record.bytes.len() > room;
+                    if full && !page.records.is_empty() {
+                        return Ok(page);
+                    }
+                    room = room.saturating_sub(record.bytes.len());
+                    page.records.push(record.clone());
                     page.ended = front.is_end();
-                    page.records.push(record);
+                }
+                page.after = record.seq;
+                if page.ended {
+                    break;
                 }
             }
         }
-        page.ended |= page.after >= document.last_seq && !GenerationStatus::LIVE.contains(&document.status);
+        if !live {
+            (page.after, page.ended) = (page.after.max(last), true);
+        }
         Ok(page)
+    }
+
+    /// The newest messages of a generation, ascending, and whether it has older ones.
+    pub(crate) async fn messages_of(
+        &self,
+        generation: &GenerationDocument,
+        limit: usize,
+    ) -> Result<(Vec<Message>, bool), CommandError> {
+        let order = |seq: Seq| i64::try_from(seq.0).unwrap_or(i64::MAX);
+        let mut query = Query {
+            table: Some(Table::Messages),
+            conversation: Some(generation.conversation_id.clone()),
+            before: Some((order(generation.last_seq.next()), String::new())),
+            limit: MESSAGES_READ,
+            ..Query::default()
+        };
+        let (mut messages, mut room) = (Vec::new(), PAGE_BYTES);
+        'gathered: loop {
+            let found = self.shared.store.list(query.clone()).await?;
+            for document in &found {
+                if document.order < order(generation.first_seq) {
+                    break 'gathered;
+                }
+                let message = to_message(document)?;
+                if message.generation_id.as_ref() != Some(&generation.id) {
+                    continue;
+                }
+                let full = messages.len() == limit || document.body.len() > room;
+                if full && !messages.is_empty() {
+                    messages.reverse();
+                    return Ok((messages, true));
+                }
+                room = room.saturating_sub(document.body.len());
+                messages.push(message);
+            }
+            let Some(last) = found.last().filter(|_| found.len() == MESSAGES_READ) else { break };
+            query.before = Some((last.order, last.id.clone()));
+        }
+        messages.reverse();
+        Ok((messages, false))
     }
 
     /// Follows a generation from its first event or from a position. If it has ended before that position,
@@ -200,11 +252,17 @@ impl Engine {
         self.follower(id.clone(), after, None)
     }
 
-    /// Where the log ends, saved or only visible.
-    async fn tail(&self, conversation: &ConversationId) -> Result<Seq, CommandError> {
+    /// Refuses a position after the end of the log, saved or only visible.
+    async fn must_exist(&self, conversation: &ConversationId, seq: Seq) -> Result<(), CommandError> {
+        let before = Seq(seq.0.saturating_sub(1));
+        if !self.shared.store.read(conversation, before, 1).await?.is_empty() {
+            return Ok(());
+        }
+        // There is no record: it lies ahead, or retention has removed the end of the log.
         let loaded = self.shared.store.load(conversation, 0).await?;
         let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
-        Ok(self.shared.visible_tail(conversation).map_or(saved, |visible| visible.max(saved)))
+        let tail = self.shared.visible_tail(conversation).map_or(saved, |visible| visible.max(saved));
+        if seq <= tail { Ok(()) } else { Err(CommandError::CursorAhead { tail }) }
     }
 
     fn follower(
@@ -220,7 +278,7 @@ impl Engine {
         Ok(Follower::new(self.shared.clone(), conversation, after, only))
     }
 
-    async fn generation_document(
+    pub(crate) async fn generation_document(
         &self,
         user: &UserId,
         id: &GenerationId,
