@@ -13,7 +13,7 @@ use std::time::Duration;
 use outlast_core::{
     Command, Conversation, ConversationId, Effect, Next, Report, Seq, Surroundings, Timestamp, UserId, next,
 };
-use outlast_store::{StoreError, fault};
+use outlast_store::{Newest, StoreError, fault};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::call::Call;
@@ -101,7 +101,7 @@ impl Actor {
         let opened = async {
             let fence = shared.store.claim(&id).await?;
             fault::point("recover.claimed");
-            let loaded = shared.store.load(&id, 0).await?;
+            let loaded = shared.store.load(&id, Newest::NONE).await?;
             let state = loaded.as_ref().map(to_state).transpose()?;
             fault::point("recover.folded");
             Ok((fence, state, loaded.map_or(0, |loaded| record::size(&loaded.records))))

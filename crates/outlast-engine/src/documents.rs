@@ -20,16 +20,17 @@ fn to_change(state: &Conversation, change: DocumentChange) -> Change {
         user: state.user.clone(),
         seq: state.seq,
         order: 0,
+        due: None,
         status: String::new(),
         request: String::new(),
         body,
-        state: String::new(),
+        state: None,
     };
     match change {
         DocumentChange::Conversation(document) => Change::Put(Document {
             order: document.created_at.0,
             status: json(&document.generation_status).trim_matches('"').to_owned(),
-            state: json(&state.clone().compact()),
+            state: Some(json(&state.clone().compact())),
             ..blank(Table::Conversations, document.id.as_str(), json(&document))
         }),
         DocumentChange::Message(message) => Change::Put(Document {
@@ -58,7 +59,7 @@ fn json<T: serde::Serialize>(value: &T) -> String {
 
 /// A conversation as it was loaded: the state at its document, brought forward by the records after it.
 pub(crate) fn to_state(loaded: &Loaded) -> Result<Conversation, StoreError> {
-    let mut state: Conversation = parse(&loaded.conversation.state)?;
+    let mut state: Conversation = parse(loaded.conversation.state.as_deref().unwrap_or_default())?;
     for record in &loaded.records {
         let entry: Entry = outlast_core::decode(&record.bytes).map_err(|error| broken(&error))?;
         state.apply(&entry);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use outlast_core::{ConversationId, GenerationId, Seq};
-use outlast_store::StoreError;
+use outlast_store::{Newest, StoreError};
 use tokio::sync::watch;
 
 use crate::engine::Shared;
@@ -180,7 +180,7 @@ impl Follower {
 
     /// Where the saved log ends.
     async fn saved(&self) -> Result<Seq, StoreError> {
-        let loaded = self.shared.store.load(&self.conversation, 0).await?;
+        let loaded = self.shared.store.load(&self.conversation, Newest::NONE).await?;
         Ok(loaded.map_or(Seq::ZERO, |loaded| loaded.last))
     }
 

@@ -23,17 +23,17 @@ impl Engine {
         let statuses = GenerationStatus::LIVE.iter().map(|status| status.as_str().to_owned()).collect();
         let unfinished = Query { table: Some(Table::Generations), statuses, ..Query::default() };
         let mut woken: BTreeSet<ConversationId> = BTreeSet::new();
-        let mut before = None;
+        let mut after = None;
         loop {
-            let page = self.shared.store.list(Query { before, limit: PAGE, ..unfinished.clone() }).await?;
-            for document in &page {
+            let page = self.shared.store.list(Query { after, limit: PAGE, ..unfinished.clone() }).await?;
+            for document in &page.documents {
                 if woken.insert(document.conversation.clone()) {
                     self.wake(&document.conversation).await;
                 }
             }
-            match page.last() {
-                Some(last) if page.len() == PAGE => before = Some((last.order, last.id.clone())),
-                _ => return Ok(woken.len()),
+            match page.next {
+                Some(next) => after = Some(next),
+                None => return Ok(woken.len()),
             }
         }
     }
@@ -72,20 +72,18 @@ impl Engine {
         let stop = since.map(|since| since.0.saturating_sub(kept_ms).saturating_sub(long_ms));
         let now = self.shared.clock.now();
         // Sorted by when they began; none that began later can have ended long enough ago.
-        let mut before = Some((now.0.saturating_sub(kept_ms).saturating_add(1), String::new()));
+        let mut after = Some((now.0.saturating_sub(kept_ms).saturating_add(1), String::new()));
         let mut trimmed = 0;
         loop {
-            let page = self.shared.store.list(Query { before, ..ended.clone() }).await?;
-            for document in &page {
+            let page = self.shared.store.list(Query { after, ..ended.clone() }).await?;
+            for document in &page.documents {
                 let generation = to_generation(document)?;
                 if self.shared.settings.retention.is_over(status, generation.completed_at, now) {
                     trimmed += usize::from(self.trim_generation(&generation).await?);
                 }
             }
-            match page.last() {
-                Some(last) if page.len() == PAGE && stop.is_none_or(|stop| last.order > stop) => {
-                    before = Some((last.order, last.id.clone()));
-                }
+            match page.next {
+                Some((order, id)) if stop.is_none_or(|stop| order > stop) => after = Some((order, id)),
                 _ => return Ok(trimmed),
             }
         }

@@ -69,7 +69,11 @@ impl Journal {
                 // Documents alone leave no trace in the log: an earlier try may have written them.
                 Err(AppendError::Unavailable(reason)) if unsure => return Err(RecordError::Lost(reason)),
                 Err(AppendError::Unavailable(reason)) => return Err(RecordError::Unavailable(reason)),
-                Err(error @ (AppendError::Fenced { .. } | AppendError::Conflict { .. })) => {
+                Err(
+                    error @ (AppendError::Fenced { .. }
+                    | AppendError::Conflict { .. }
+                    | AppendError::Broken(_)),
+                ) => {
                     return Err(RecordError::Lost(error.to_string()));
                 }
                 Err(AppendError::Unconfirmed(reason)) => {

@@ -4,20 +4,15 @@ use outlast_core::{
     ConversationDocument, ConversationId, ConversationView, GenerationDocument, GenerationId,
     GenerationStatus, Message, Seq, UserId, generation_document, head, view,
 };
-use outlast_store::{Document, Query, Record, StoreError, Table};
+use outlast_store::{Document, Newest, PAGE_BYTES, Query, Record, StoreError, Table};
 
 use crate::documents::{to_generation, to_message, to_state};
 use crate::engine::Engine;
 use crate::error::CommandError;
 use crate::follower::Follower;
 
-/// How many bytes of events one page may hold, and of messages a snapshot of an ended generation: small enough
-/// that a crowd of slow clients does not fill the memory.
-const PAGE_BYTES: usize = 1024 * 1024;
 /// How much of the log is read at once while a page of events is gathered.
 const READ_BYTES: usize = 128 * 1024;
-/// How many messages are read at once while those of one generation are gathered.
-const MESSAGES_READ: usize = 8;
 
 /// One page of a list, newest first, and where the next begins.
 #[derive(Clone, Debug)]
@@ -56,7 +51,7 @@ impl Engine {
         id: &ConversationId,
         messages: usize,
     ) -> Result<ConversationView, CommandError> {
-        let loaded = self.shared.store.load(id, messages).await?;
+        let loaded = self.shared.store.load(id, Newest::of(messages)).await?;
         let loaded =
             loaded.filter(|loaded| loaded.conversation.user == *user).ok_or(CommandError::NotFound)?;
         let state = to_state(&loaded)?;
@@ -75,7 +70,7 @@ impl Engine {
             return Ok(document);
         }
         // Its document was written when its status last changed; what was said since is in the log.
-        let loaded = self.shared.store.load(&document.conversation_id, 0).await?;
+        let loaded = self.shared.store.load(&document.conversation_id, Newest::NONE).await?;
         let state = loaded.as_ref().map(to_state).transpose()?;
         match state.as_ref().and_then(|state| state.generation(id)).filter(|generation| !generation.ended()) {
             Some(generation) => Ok(generation_document(&document.conversation_id, generation)),
@@ -93,19 +88,19 @@ impl Engine {
         limit: usize,
     ) -> Result<(Vec<Message>, bool), CommandError> {
         self.must_own(user, id).await?;
-        let before = before.map(|seq| (i64::try_from(seq.0).unwrap_or(i64::MAX), String::new()));
+        let after = before.map(|seq| (i64::try_from(seq.0).unwrap_or(i64::MAX), String::new()));
         let query = Query {
             table: Some(Table::Messages),
             conversation: Some(id.clone()),
-            before,
-            limit: limit + 1,
+            after,
+            limit,
             ..Query::default()
         };
         let found = self.shared.store.list(query).await?;
-        let messages: Result<Vec<Message>, StoreError> = found.iter().take(limit).map(to_message).collect();
+        let messages: Result<Vec<Message>, StoreError> = found.documents.iter().map(to_message).collect();
         let mut messages = messages?;
         messages.reverse();
-        Ok((messages, found.len() > limit))
+        Ok((messages, found.next.is_some()))
     }
 
     /// A user's conversations, newest first.
@@ -191,17 +186,18 @@ impl Engine {
         limit: usize,
     ) -> Result<(Vec<Message>, bool), CommandError> {
         let order = |seq: Seq| i64::try_from(seq.0).unwrap_or(i64::MAX);
-        let mut query = Query {
-            table: Some(Table::Messages),
-            conversation: Some(generation.conversation_id.clone()),
-            before: Some((order(generation.last_seq.next()), String::new())),
-            limit: MESSAGES_READ,
-            ..Query::default()
-        };
-        let (mut messages, mut room) = (Vec::new(), PAGE_BYTES);
-        'gathered: loop {
-            let found = self.shared.store.list(query.clone()).await?;
-            for document in &found {
+        let mut after = Some((order(generation.last_seq.next()), String::new()));
+        let (mut messages, mut room, mut more) = (Vec::new(), PAGE_BYTES, false);
+        'gathered: while after.is_some() {
+            let query = Query {
+                table: Some(Table::Messages),
+                conversation: Some(generation.conversation_id.clone()),
+                after,
+                limit,
+                ..Query::default()
+            };
+            let listed = self.shared.store.list(query).await?;
+            for document in &listed.documents {
                 if document.order < order(generation.first_seq) {
                     break 'gathered;
                 }
@@ -209,19 +205,17 @@ impl Engine {
                 if message.generation_id.as_ref() != Some(&generation.id) {
                     continue;
                 }
-                let full = messages.len() == limit || document.body.len() > room;
-                if full && !messages.is_empty() {
-                    messages.reverse();
-                    return Ok((messages, true));
+                more = !messages.is_empty() && (messages.len() == limit || document.body.len() > room);
+                if more {
+                    break 'gathered;
                 }
                 room = room.saturating_sub(document.body.len());
                 messages.push(message);
             }
-            let Some(last) = found.last().filter(|_| found.len() == MESSAGES_READ) else { break };
-            query.before = Some((last.order, last.id.clone()));
+            after = listed.next;
         }
         messages.reverse();
-        Ok((messages, false))
+        Ok((messages, more))
     }
 
     /// Follows a generation from its first event or from a position. If it has ended before that position,
@@ -259,7 +253,7 @@ impl Engine {
             return Ok(());
         }
         // There is no record: it lies ahead, or retention has removed the end of the log.
-        let loaded = self.shared.store.load(conversation, 0).await?;
+        let loaded = self.shared.store.load(conversation, Newest::NONE).await?;
         let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
         let tail = self.shared.visible_tail(conversation).map_or(saved, |visible| visible.max(saved));
         if seq <= tail { Ok(()) } else { Err(CommandError::CursorAhead { tail }) }
@@ -294,13 +288,10 @@ impl Engine {
         paging: Paging,
         parse: impl Fn(&Document) -> Result<T, StoreError>,
     ) -> Result<Page<T>, CommandError> {
-        let before = paging.cursor.as_deref().map(parse_cursor).transpose()?;
-        let found = self.shared.store.list(Query { before, limit: paging.limit + 1, ..query }).await?;
-        let kept = &found[..found.len().min(paging.limit)];
-        let more = found.len() > kept.len();
-        let last = kept.last().filter(|_| more);
-        let next_cursor = last.map(|last| format!("{}.{}", last.order, last.id));
-        let data: Result<Vec<T>, StoreError> = kept.iter().map(parse).collect();
+        let after = paging.cursor.as_deref().map(parse_cursor).transpose()?;
+        let found = self.shared.store.list(Query { after, limit: paging.limit, ..query }).await?;
+        let next_cursor = found.next.map(|(order, id)| format!("{order}.{id}"));
+        let data: Result<Vec<T>, StoreError> = found.documents.iter().map(parse).collect();
         Ok(Page { data: data?, next_cursor })
     }
 }

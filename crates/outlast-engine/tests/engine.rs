@@ -17,7 +17,7 @@ use outlast_engine::{
     Clock, CommandError, Engine, FollowError, Follower, Ids, Model, ModelStream, Models, Parts,
     ScriptedModel, Settings, StartRequest, Started, Step,
 };
-use outlast_store::{MemoryStore, Record, Store};
+use outlast_store::{MemoryStore, Newest, Record, Store};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -120,7 +120,7 @@ async fn g9_x7_a_long_answer_is_not_replayed_from_its_beginning() {
         let generation = bench.generation(&started).await;
         assert_eq!(generation.status, GenerationStatus::Running);
         let size = |records: &[Record]| records.iter().map(|record| record.bytes.len()).sum::<usize>() >> 20;
-        let loaded = bench.store.load(&started.conversation, 0).await.unwrap().unwrap();
+        let loaded = bench.store.load(&started.conversation, Newest::NONE).await.unwrap().unwrap();
         let log = bench.store.read(&started.conversation, Seq::ZERO, usize::MAX).await.unwrap();
         let (log, replayed) = (size(&log), size(&loaded.records));
         assert!(log >= 6 && replayed <= 4, "{durability:?}: {replayed} of {log} MiB");

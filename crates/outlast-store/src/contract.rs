@@ -9,6 +9,10 @@ use bytes::Bytes;
 use outlast_core::{ConversationId, Seq, UserId};
 use tokio::sync::watch;
 
+/// A page of documents is about this long unless the caller asks for another size: a few of the largest
+/// messages, and small enough that a hundred slow readers do not fill the memory.
+pub const PAGE_BYTES: usize = 1 << 20;
+
 /// Mechanism only: a store appends and reads, it never "completes" anything.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -28,19 +32,19 @@ pub trait Store: Send + Sync + 'static {
         max_bytes: usize,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// One consistent look at a conversation: its document, its newest `messages` message documents in
-    /// ascending order, every record after the document's `seq`, and the last seq. `None` if unknown.
-    async fn load(
-        &self,
-        conversation: &ConversationId,
-        messages: usize,
-    ) -> Result<Option<Loaded>, StoreError>;
+    /// One consistent snapshot of a conversation: its document, its newest messages in ascending order,
+    /// every record after the document's `seq`, and the last seq. `None` if it does not exist.
+    ///
+    /// The records are not limited here: whoever writes the state decides how far it may fall behind.
+    async fn load(&self, conversation: &ConversationId, newest: Newest)
+    -> Result<Option<Loaded>, StoreError>;
 
     /// One document by id.
     async fn get(&self, table: Table, id: &str) -> Result<Option<Document>, StoreError>;
 
-    /// Documents that match, newest first (by `seq`-independent `order`, then id).
-    async fn list(&self, query: Query) -> Result<Vec<Document>, StoreError>;
+    /// One page of the documents that match, without their `state`: newest first by (order, id), or with
+    /// `due_by` the longest due first by (due, id).
+    async fn list(&self, query: Query) -> Result<Listed, StoreError>;
 
     /// Makes the caller the owner of the conversation, known to the store or not. The fence is larger
     /// than any handed out for it before, across restarts; from now on appends with an older one are
@@ -122,24 +126,28 @@ pub struct Document {
     pub conversation: ConversationId,
     /// Whose it is.
     pub user: UserId,
-    /// The position in the log that it reflects; for a message, the position where it began.
+    /// The position in the log that it reflects (for a conversation, that its `state` reflects); for a
+    /// message, the position where it began.
     pub seq: Seq,
     /// Sorts documents of one table, larger is newer: milliseconds for conversations and generations,
     /// seq for messages. Never changes after the first `Put`.
     pub order: i64,
+    /// When somebody should look at it, in milliseconds; `None` if nobody needs to. Never set for messages.
+    pub due: Option<i64>,
     /// A status to search by; empty for none.
     pub status: String,
     /// The client's name for the request; empty for none.
     pub request: String,
     /// A JSON object, as text.
     pub body: String,
-    /// What the owner needs to go on from `seq` without reading the log before it; for conversations
-    /// only, else empty. Opaque.
-    pub state: String,
+    /// What the owner needs to continue from `seq` without reading the log before it. Opaque, and only
+    /// conversations have one. A `Put` with `None` keeps the stored state and the stored `seq`, so that
+    /// the rest of the document can change without rewriting the state.
+    pub state: Option<String>,
 }
 
 /// Which documents to list. Every given key must match.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Query {
     /// Which table; `None` is refused.
     pub table: Option<Table>,
@@ -151,10 +159,59 @@ pub struct Query {
     pub statuses: Vec<String>,
     /// Only with this request id.
     pub request: Option<String>,
-    /// Only what sorts strictly before this (order, id).
-    pub before: Option<(i64, String)>,
-    /// At most this many.
+    /// Only documents whose `due` is this time or earlier, the longest due first. Messages have none, so
+    /// asking for theirs is refused.
+    pub due_by: Option<i64>,
+    /// Only what follows this key in the list's order: (order, id), or (due, id) with `due_by`.
+    pub after: Option<(i64, String)>,
+    /// At most this many documents, ...
     pub limit: usize,
+    /// ... and about this many bytes of bodies, but at least one document.
+    pub max_bytes: usize,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self {
+            table: None,
+            user: None,
+            conversation: None,
+            statuses: Vec::new(),
+            request: None,
+            due_by: None,
+            after: None,
+            limit: 0,
+            max_bytes: PAGE_BYTES,
+        }
+    }
+}
+
+/// One page of a list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listed {
+    /// In the order of the list.
+    pub documents: Vec<Document>,
+    /// What to pass as [`Query::after`] for the next page; `None` if nothing follows.
+    pub next: Option<(i64, String)>,
+}
+
+/// How many of a conversation's newest messages to load.
+#[derive(Clone, Copy, Debug)]
+pub struct Newest {
+    /// At most this many, ...
+    pub messages: usize,
+    /// ... and about this many bytes of bodies, but at least one message unless `messages` is zero.
+    pub max_bytes: usize,
+}
+
+impl Newest {
+    /// No messages.
+    pub const NONE: Newest = Newest { messages: 0, max_bytes: 0 };
+
+    /// At most this many messages, and no more than a page of a list may hold.
+    pub fn of(messages: usize) -> Self {
+        Self { messages, max_bytes: PAGE_BYTES }
+    }
 }
 
 /// A consistent look at one conversation.
@@ -164,7 +221,7 @@ pub struct Loaded {
     pub conversation: Document,
     /// The newest messages, ascending.
     pub messages: Vec<Document>,
-    /// Whether there are older ones.
+    /// Whether there are older ones, left out because of their number or their bytes.
     pub more_messages: bool,
     /// Records after the conversation document's `seq`.
     pub records: Vec<Record>,
@@ -190,6 +247,9 @@ pub enum AppendError {
     /// Nothing was written: the store cannot be reached or the disk is full. May be tried again.
     #[error("nothing was written: {0}")]
     Unavailable(String),
+    /// Nothing was written: the append itself is wrong. Trying again will not help.
+    #[error("append is not allowed: {0}")]
+    Broken(String),
     /// The records may or may not be in the log. Claim again and look before deciding anything.
     #[error("append was not confirmed: {0}")]
     Unconfirmed(String),

@@ -12,7 +12,7 @@ use outlast_core::{ConversationId, Seq};
 use tokio::sync::watch;
 
 use crate::contract::{
-    Append, AppendError, Document, Fence, Loaded, Query, Record, Store, StoreError, Table,
+    Append, AppendError, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError, Table,
 };
 
 /// Appends that are still on their way; one more and the oldest is lost.
@@ -176,10 +176,10 @@ impl Store for FaultyStore {
     async fn load(
         &self,
         conversation: &ConversationId,
-        messages: usize,
+        newest: Newest,
     ) -> Result<Option<Loaded>, StoreError> {
         self.before_call().await?;
-        self.inner.load(conversation, messages).await
+        self.inner.load(conversation, newest).await
     }
 
     async fn get(&self, table: Table, id: &str) -> Result<Option<Document>, StoreError> {
@@ -187,7 +187,7 @@ impl Store for FaultyStore {
         self.inner.get(table, id).await
     }
 
-    async fn list(&self, query: Query) -> Result<Vec<Document>, StoreError> {
+    async fn list(&self, query: Query) -> Result<Listed, StoreError> {
         self.before_call().await?;
         self.inner.list(query).await
     }

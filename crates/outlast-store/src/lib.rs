@@ -15,7 +15,8 @@ mod faulty;
 pub mod suite;
 
 pub use contract::{
-    Append, AppendError, Change, Document, Fence, Loaded, Query, Record, Store, StoreError, Table,
+    Append, AppendError, Change, Document, Fence, Listed, Loaded, Newest, PAGE_BYTES, Query, Record, Store,
+    StoreError, Table,
 };
 pub use faulty::{Faults, FaultyStore, Rates};
 pub use memory::MemoryStore;

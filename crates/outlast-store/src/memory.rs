@@ -1,7 +1,7 @@
-//! A store that keeps everything in memory: the model the durable ones are compared with, the store of
-//! the simulation, and a way to try Outlast out. It knows no time and no threads, so it is deterministic.
+//! A store that keeps everything in memory: the model that durable stores are compared with, the store of
+//! the simulation, and a way to try Outlast. It has no clock and no threads, so it is deterministic.
 
-use std::collections::{BTreeMap, btree_map};
+use std::collections::{BTreeMap, HashMap, btree_map};
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,10 +11,11 @@ use outlast_core::{ConversationId, Seq};
 use tokio::sync::watch;
 
 use crate::contract::{
-    Append, AppendError, Change, Document, Fence, Loaded, Query, Record, Store, StoreError, Table,
+    Append, AppendError, Change, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError,
+    Table,
 };
 use crate::owners::Owners;
-use crate::page::{self, Page};
+use crate::page::{self, DocumentPage, Page};
 use crate::wakes::Wakes;
 
 /// Forgets everything when dropped.
@@ -81,31 +82,29 @@ impl Store for MemoryStore {
         let mut page = Page::of(max_bytes);
         if let Some(log) = kept.logs.get(conversation) {
             for (seq, bytes) in log.after(after) {
-                if !page.add(Record { seq: *seq, bytes: bytes.clone() }) {
+                if !page.add(Record { seq: *seq, bytes: bytes.clone() }, bytes.len()) {
                     break;
                 }
             }
         }
-        Ok(page.into_records())
+        Ok(page.into_items())
     }
 
     async fn load(
         &self,
         conversation: &ConversationId,
-        messages: usize,
+        newest: Newest,
     ) -> Result<Option<Loaded>, StoreError> {
-        Ok(self.lock().load(conversation, messages))
+        Ok(self.lock().load(conversation, newest))
     }
 
     async fn get(&self, table: Table, id: &str) -> Result<Option<Document>, StoreError> {
         Ok(self.lock().documents.get(&(table, id.to_owned())).cloned())
     }
 
-    async fn list(&self, query: Query) -> Result<Vec<Document>, StoreError> {
-        let Some(table) = query.table else {
-            return Err(StoreError::Broken("a query must name its table".into()));
-        };
-        Ok(self.lock().list(table, &query))
+    async fn list(&self, query: Query) -> Result<Listed, StoreError> {
+        let table = page::check(&query)?;
+        Ok(self.lock().list(table, &query).into_listed(query.due_by.is_some()))
     }
 
     async fn claim(&self, conversation: &ConversationId) -> Result<Fence, StoreError> {
@@ -148,11 +147,10 @@ impl Kept {
         if append.expected != last {
             return Err(AppendError::Conflict { last });
         }
+        self.can_keep_states(&append.changes)?;
         for change in &append.changes {
             match change {
-                Change::Put(document) => {
-                    self.documents.insert((document.table, document.id.clone()), document.clone());
-                }
+                Change::Put(document) => self.put(document.clone()),
                 Change::Remove(table, id) => {
                     self.documents.remove(&(*table, id.clone()));
                 }
@@ -167,16 +165,49 @@ impl Kept {
         Ok(Some(log.last))
     }
 
-    fn load(&self, conversation: &ConversationId, messages: usize) -> Option<Loaded> {
+    fn can_keep_states(&self, changes: &[Change]) -> Result<(), AppendError> {
+        let mut changed: HashMap<&str, bool> = HashMap::new();
+        for change in changes {
+            match change {
+                Change::Put(document) if document.table == Table::Conversations => {
+                    let stored = || self.documents.contains_key(&(document.table, document.id.clone()));
+                    let exists = changed.get(document.id.as_str()).copied().unwrap_or_else(stored);
+                    if document.state.is_none() && !exists {
+                        return Err(page::no_state_to_keep(&document.id));
+                    }
+                    changed.insert(&document.id, true);
+                }
+                Change::Remove(Table::Conversations, id) => {
+                    changed.insert(id, false);
+                }
+                Change::Put(_) | Change::Remove(..) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, mut document: Document) {
+        let key = (document.table, document.id.clone());
+        if document.state.is_none()
+            && let Some(stored) = self.documents.get(&key)
+            && document.table == Table::Conversations
+        {
+            document.state.clone_from(&stored.state);
+            document.seq = stored.seq;
+        }
+        self.documents.insert(key, document);
+    }
+
+    fn load(&self, conversation: &ConversationId, newest: Newest) -> Option<Loaded> {
         let id = conversation.as_str().to_owned();
         let document = self.documents.get(&(Table::Conversations, id))?.clone();
         let query = Query {
             conversation: Some(conversation.clone()),
-            limit: messages.saturating_add(1),
+            limit: newest.messages,
+            max_bytes: newest.max_bytes,
             ..Query::default()
         };
-        let newest = self.list(Table::Messages, &query);
-        let (messages, more_messages) = page::ascending(newest, messages);
+        let (messages, more_messages) = self.list(Table::Messages, &query).into_ascending();
         let log = self.logs.get(conversation);
         let records = log
             .into_iter()
@@ -187,13 +218,22 @@ impl Kept {
         Some(Loaded { conversation: document, messages, more_messages, records, last })
     }
 
-    fn list(&self, table: Table, query: &Query) -> Vec<Document> {
+    fn list(&self, table: Table, query: &Query) -> DocumentPage {
         let from = (table, String::new());
         let in_table = self.documents.range(from..).take_while(|((of, _), _)| *of == table);
         let mut found: Vec<&Document> =
             in_table.map(|(_, document)| document).filter(|document| matches(query, document)).collect();
-        found.sort_by(|a, b| (b.order, &b.id).cmp(&(a.order, &a.id)));
-        found.into_iter().take(query.limit).cloned().collect()
+        match query.due_by {
+            Some(_) => found.sort_by(|a, b| (a.due, &a.id).cmp(&(b.due, &b.id))),
+            None => found.sort_by(|a, b| (b.order, &b.id).cmp(&(a.order, &a.id))),
+        }
+        let mut page = DocumentPage::new(query.limit, query.max_bytes);
+        for document in found {
+            if !page.add(Document { state: None, ..document.clone() }) {
+                break;
+            }
+        }
+        page
     }
 }
 
@@ -202,5 +242,9 @@ fn matches(query: &Query, document: &Document) -> bool {
         && query.conversation.as_ref().is_none_or(|conversation| *conversation == document.conversation)
         && (query.statuses.is_empty() || query.statuses.contains(&document.status))
         && query.request.as_ref().is_none_or(|request| *request == document.request)
-        && query.before.as_ref().is_none_or(|(order, id)| (document.order, &document.id) < (*order, id))
+        && query.due_by.is_none_or(|by| document.due.is_some_and(|due| due <= by))
+        && query.after.as_ref().is_none_or(|(key, id)| match query.due_by {
+            Some(_) => (document.due, &document.id) > (Some(*key), id),
+            None => (document.order, &document.id) < (*key, id),
+        })
 }

@@ -1,10 +1,9 @@
-//! The small rules every store must apply alike: what a sound append is, where a page of records ends,
-//! how the newest messages are handed out.
+//! The small rules that every store applies alike: what a sound append is, and where a page ends.
 
-use crate::contract::{Append, Document, Record};
+use crate::contract::{Append, AppendError, Change, Document, Listed, Query, StoreError, Table};
 
-/// Panics on an append that breaks the contract. That is a bug of the caller, found in the caller's task;
-/// written down, it would spoil the log for good.
+/// Panics on an append that breaks the contract. That is a bug in the caller, so it is the caller's task
+/// that panics; written, it would damage the log permanently.
 pub(crate) fn assert_sound(append: &Append) {
     let mut expected = append.expected;
     for record in &append.records {
@@ -12,40 +11,88 @@ pub(crate) fn assert_sound(append: &Append) {
         assert_eq!(record.seq, expected, "records of {} must be dense", append.conversation);
         assert!(!record.bytes.contains(&b'\n'), "record {expected} of {} has a newline", append.conversation);
     }
+    for change in &append.changes {
+        let Change::Put(document) = change else { continue };
+        let Document { table, id, due, state, .. } = document;
+        assert!(*table == Table::Conversations || state.is_none(), "{table:?} {id} must not have a state");
+        assert!(*table != Table::Messages || due.is_none(), "message {id} must not have a due");
+    }
 }
 
-/// Collects records up to a number of bytes, but at least one.
-pub(crate) struct Page {
-    records: Vec<Record>,
+/// The table that a query names, or why it cannot be answered.
+pub(crate) fn check(query: &Query) -> Result<Table, StoreError> {
+    let table = query.table.ok_or_else(|| StoreError::Broken("a query must name its table".into()))?;
+    if table == Table::Messages && query.due_by.is_some() {
+        return Err(StoreError::Broken("messages have no due".into()));
+    }
+    Ok(table)
+}
+
+/// Why a `Put` that keeps the state is refused when there is none.
+pub(crate) fn no_state_to_keep(id: &str) -> AppendError {
+    AppendError::Broken(format!("conversation {id} does not exist, so its first document needs a state"))
+}
+
+/// Collects items up to a number of bytes, but at least one.
+pub(crate) struct Page<T> {
+    items: Vec<T>,
     room: usize,
 }
 
-impl Page {
+impl<T> Page<T> {
     pub(crate) fn of(max_bytes: usize) -> Self {
-        Self { records: Vec::new(), room: max_bytes }
+        Self { items: Vec::new(), room: max_bytes }
     }
 
-    /// Takes the record if there is room, or if it would be the first; false once the page is complete.
-    pub(crate) fn add(&mut self, record: Record) -> bool {
-        let size = record.bytes.len();
-        if size > self.room && !self.records.is_empty() {
+    /// Takes an item of this many bytes if there is room, or if it is the first; false once the page is
+    /// complete.
+    pub(crate) fn add(&mut self, item: T, bytes: usize) -> bool {
+        if bytes > self.room && !self.items.is_empty() {
             return false;
         }
-        self.room = self.room.saturating_sub(size);
-        self.records.push(record);
+        self.room = self.room.saturating_sub(bytes);
+        self.items.push(item);
         true
     }
 
-    pub(crate) fn into_records(self) -> Vec<Record> {
-        self.records
+    pub(crate) fn into_items(self) -> Vec<T> {
+        self.items
     }
 }
 
-/// Turns the newest `wanted + 1` messages, newest first, into the newest `wanted` in reading order, and
-/// says whether there are older ones.
-pub(crate) fn ascending(mut newest: Vec<Document>, wanted: usize) -> (Vec<Document>, bool) {
-    let more = newest.len() > wanted;
-    newest.truncate(wanted);
-    newest.reverse();
-    (newest, more)
+/// A page of documents that are given in the list's order, one more than wanted if there are more.
+pub(crate) struct DocumentPage {
+    page: Page<Document>,
+    limit: usize,
+    more: bool,
+}
+
+impl DocumentPage {
+    pub(crate) fn new(limit: usize, max_bytes: usize) -> Self {
+        Self { page: Page::of(max_bytes), limit, more: false }
+    }
+
+    /// False once the page is complete and this document was left out.
+    pub(crate) fn add(&mut self, document: Document) -> bool {
+        let bytes = document.body.len();
+        self.more = self.page.items.len() >= self.limit || !self.page.add(document, bytes);
+        !self.more
+    }
+
+    pub(crate) fn into_listed(self, by_due: bool) -> Listed {
+        let documents = self.page.into_items();
+        let last = documents.last().filter(|_| self.more);
+        let next = last.map(|last| {
+            let key = if by_due { last.due.unwrap_or_default() } else { last.order };
+            (key, last.id.clone())
+        });
+        Listed { documents, next }
+    }
+
+    /// Messages in reading order, and whether there are older ones.
+    pub(crate) fn into_ascending(self) -> (Vec<Document>, bool) {
+        let mut documents = self.page.into_items();
+        documents.reverse();
+        (documents, self.more)
+    }
 }

@@ -14,7 +14,7 @@ use outlast_core::{ConversationId, Seq};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::contract::{
-    Append, AppendError, Document, Fence, Loaded, Query, Record, Store, StoreError, Table,
+    Append, AppendError, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError, Table,
 };
 use crate::owners::Owners;
 use crate::page;
@@ -180,10 +180,10 @@ impl Store for SqliteStore {
     async fn load(
         &self,
         conversation: &ConversationId,
-        messages: usize,
+        newest: Newest,
     ) -> Result<Option<Loaded>, StoreError> {
         let (shared, conversation) = (Arc::clone(&self.shared), conversation.clone());
-        self.readers.with(move |db| readers::load(db, &shared, &conversation, messages)).await
+        self.readers.with(move |db| readers::load(db, &shared, &conversation, newest)).await
     }
 
     async fn get(&self, table: Table, id: &str) -> Result<Option<Document>, StoreError> {
@@ -191,11 +191,11 @@ impl Store for SqliteStore {
         self.readers.with(move |db| documents::get(db, table, &id).map_err(failure::broken)).await
     }
 
-    async fn list(&self, query: Query) -> Result<Vec<Document>, StoreError> {
-        let Some(table) = query.table else {
-            return Err(StoreError::Broken("a query must name its table".into()));
-        };
-        self.readers.with(move |db| documents::list(db, table, &query).map_err(failure::broken)).await
+    async fn list(&self, query: Query) -> Result<Listed, StoreError> {
+        let table = page::check(&query)?;
+        let by_due = query.due_by.is_some();
+        let list = move |db: &mut _| documents::list(db, table, &query).map_err(failure::broken);
+        Ok(self.readers.with(list).await?.into_listed(by_due))
     }
 
     async fn claim(&self, conversation: &ConversationId) -> Result<Fence, StoreError> {

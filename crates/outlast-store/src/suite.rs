@@ -71,6 +71,7 @@ macro_rules! conformance {
             load_knows_nothing_of_a_conversation_without_a_document
             load_gives_what_follows_the_document
             load_gives_the_newest_messages_in_order
+            load_gives_messages_up_to_a_number_of_bytes
             load_is_one_consistent_look
             watchers_are_woken
         );
@@ -80,7 +81,12 @@ macro_rules! conformance {
             tables_do_not_share_ids
             list_needs_a_table
             list_is_newest_first_and_pages
+            a_page_of_documents_is_limited_by_bytes_but_never_empty
             every_given_key_must_match
+            what_is_due_is_listed_oldest_first_and_pages
+            messages_have_no_due
+            a_put_without_a_state_keeps_the_state_and_its_seq
+            a_put_without_a_state_needs_a_conversation
             documents_survive_a_restart
         );
         $crate::conformance!(@cases $subject; ownership:
@@ -148,10 +154,11 @@ pub fn document(table: Table, id: &str, conversation: &ConversationId, order: i6
         user: UserId::from("user"),
         seq: Seq::ZERO,
         order,
+        due: None,
         status: String::new(),
         request: String::new(),
         body: format!(r#"{{"title":"{id}","content":"Grüße, 世界"}}"#),
-        state: if table == Table::Conversations { format!("state of {id}") } else { String::new() },
+        state: (table == Table::Conversations).then(|| format!("state of {id}")),
     }
 }
 

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use outlast_core::Seq;
 use outlast_store::suite::{append, conversation};
-use outlast_store::{Append, Change, SqliteOptions, SqliteStore, Store, Table, fault, suite};
+use outlast_store::{Append, Change, Newest, SqliteOptions, SqliteStore, Store, Table, fault, suite};
 
 const CONVERSATIONS: usize = 4;
 const APPENDS: usize = 60;
@@ -106,5 +106,5 @@ async fn write(store: &SqliteStore, folder: &Path, c: usize) {
         acknowledged.write_all(&vec![b'.'; lines.len()]).unwrap();
         last = next;
     }
-    assert_eq!(store.load(&id, 0).await.unwrap().unwrap().last, Seq(last));
+    assert_eq!(store.load(&id, Newest::NONE).await.unwrap().unwrap().last, Seq(last));
 }

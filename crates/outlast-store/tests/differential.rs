@@ -8,23 +8,27 @@ use bytes::Bytes;
 use outlast_core::{ConversationId, Seq, UserId};
 use outlast_store::suite::{conversation, document};
 use outlast_store::{
-    Append, AppendError, Change, Document, Fence, MemoryStore, Query, Record, SqliteOptions, SqliteStore,
-    Store, Table,
+    Append, AppendError, Change, Document, Fence, MemoryStore, Newest, Query, Record, SqliteOptions,
+    SqliteStore, Store, Table,
 };
 use proptest::prelude::*;
 
 const TABLES: [Table; 3] = [Table::Conversations, Table::Messages, Table::Generations];
 const STATUSES: [&str; 3] = ["", "running", "done"];
 
+/// A table, a name, a status or a removal, and for a conversation whether its state changes.
+type Changed = (usize, usize, usize, bool);
+
 #[derive(Clone, Debug)]
 enum Step {
     Claim { c: usize },
     Release { c: usize },
-    Append { c: usize, stale: bool, off: i64, sizes: Vec<usize>, changes: Vec<(usize, usize, usize)> },
+    Append { c: usize, stale: bool, off: i64, sizes: Vec<usize>, changes: Vec<Changed> },
     Read { c: usize, after: u64, max_bytes: usize },
-    Load { c: usize, messages: usize },
+    Load { c: usize, messages: usize, max_bytes: usize },
     Get { table: usize, id: usize },
-    List { table: usize, by_user: bool, c: Option<usize>, status: Option<usize>, limit: usize },
+    List { table: usize, by_user: bool, c: Option<usize>, status: Option<usize>, page: (usize, usize) },
+    Due { conversations: bool, by: i64, page: (usize, usize) },
     Trim { c: usize, first: u64, last: u64 },
     Delete { c: usize },
     Settle,
@@ -34,7 +38,8 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let c = 0..3_usize;
     let sizes = prop::collection::vec(0..90_usize, 0..5);
-    let changes = prop::collection::vec((0..3_usize, 0..4_usize, 0..4_usize), 0..3);
+    let changes = prop::collection::vec((0..3_usize, 0..4_usize, 0..4_usize, any::<bool>()), 0..3);
+    let page = (0..5_usize, 0..200_usize);
     let mostly_right = prop_oneof![12 => Just(0_i64), 1 => Just(1), 1 => Just(-1)];
     let append = (c.clone(), prop::bool::weighted(0.05), mostly_right, sizes, changes);
     prop_oneof![
@@ -44,10 +49,13 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(c, stale, off, sizes, changes)| Step::Append { c, stale, off, sizes, changes }),
         6 => (c.clone(), 0..60_u64, 0..400_usize)
             .prop_map(|(c, after, max_bytes)| Step::Read { c, after, max_bytes }),
-        4 => (c.clone(), 0..4_usize).prop_map(|(c, messages)| Step::Load { c, messages }),
+        4 => (c.clone(), 0..4_usize, 0..200_usize)
+            .prop_map(|(c, messages, max_bytes)| Step::Load { c, messages, max_bytes }),
         1 => (0..3_usize, 0..4_usize).prop_map(|(table, id)| Step::Get { table, id }),
-        2 => (0..3_usize, any::<bool>(), prop::option::of(c.clone()), prop::option::of(0..3_usize), 0..5_usize)
-            .prop_map(|(table, by_user, c, status, limit)| Step::List { table, by_user, c, status, limit }),
+        2 => (0..3_usize, any::<bool>(), prop::option::of(c.clone()), prop::option::of(0..3_usize), page.clone())
+            .prop_map(|(table, by_user, c, status, page)| Step::List { table, by_user, c, status, page }),
+        2 => (any::<bool>(), 0..20_i64, page)
+            .prop_map(|(conversations, by, page)| Step::Due { conversations, by, page }),
         2 => (c.clone(), 0..40_u64, 0..15_u64)
             .prop_map(|(c, first, more)| Step::Trim { c, first, last: first + more }),
         1 => c.prop_map(|c| Step::Delete { c }),
@@ -129,23 +137,31 @@ impl<'a> Pair<'a> {
                 let expected = memory.read(&id(c), Seq(after), max_bytes).await.unwrap();
                 assert_eq!(sqlite.read(&id(c), Seq(after), max_bytes).await.unwrap(), expected);
             }
-            Step::Load { c, messages } => self.compare_load(c, messages).await,
+            Step::Load { c, messages, max_bytes } => {
+                self.compare_load(c, Newest { messages, max_bytes }).await;
+            }
             Step::Get { table, id } => {
                 let [memory, sqlite] = self.stores();
                 let (table, id) = (TABLES[table], format!("d{id}"));
                 let expected = memory.get(table, &id).await.unwrap();
                 assert_eq!(sqlite.get(table, &id).await.unwrap(), expected);
             }
-            Step::List { table, by_user, c, status, limit } => {
+            Step::List { table, by_user, c, status, page: (limit, max_bytes) } => {
                 let query = Query {
                     table: Some(TABLES[table]),
                     user: by_user.then(|| UserId::from("user")),
                     conversation: c.map(id),
                     statuses: status.map(|status| STATUSES[status].to_owned()).into_iter().collect(),
                     limit,
+                    max_bytes,
                     ..Query::default()
                 };
                 self.compare_list(query).await;
+            }
+            Step::Due { conversations, by, page: (limit, max_bytes) } => {
+                let table = if conversations { Table::Conversations } else { Table::Generations };
+                let (table, due_by) = (Some(table), Some(by));
+                self.compare_list(Query { table, due_by, limit, max_bytes, ..Query::default() }).await;
             }
             Step::Trim { c, first, last } => {
                 for store in self.stores() {
@@ -163,14 +179,7 @@ impl<'a> Pair<'a> {
         }
     }
 
-    async fn append(
-        &mut self,
-        c: usize,
-        stale: bool,
-        off: i64,
-        sizes: &[usize],
-        changes: &[(usize, usize, usize)],
-    ) {
+    async fn append(&mut self, c: usize, stale: bool, off: i64, sizes: &[usize], changes: &[Changed]) {
         let expected = self.ends[c].saturating_add_signed(off);
         let records = sizes.iter().zip(expected + 1..).map(|(size, seq)| record(seq, *size));
         let records: Vec<Record> = records.collect();
@@ -197,13 +206,15 @@ impl<'a> Pair<'a> {
         }
     }
 
-    fn change(&self, c: usize, (table, name, kind): (usize, usize, usize), last: u64) -> Change {
+    fn change(&self, c: usize, (table, name, kind, with_state): Changed, last: u64) -> Change {
         let table = TABLES[table];
         // A conversation's document bears its id; others come and go, and may move between conversations.
         let name = if table == Table::Conversations { format!("c{c}") } else { format!("d{name}") };
         let Some(status) = STATUSES.get(kind) else { return Change::Remove(table, name) };
         let fixed = document(table, &name, &id(c), name.len() as i64 + last as i64 / 7);
-        Change::Put(Document { status: (*status).to_owned(), seq: Seq(last), ..fixed })
+        let state = fixed.state.filter(|_| with_state).map(|state| format!("{state} at {last}"));
+        let due = if table == Table::Messages || last.is_multiple_of(3) { None } else { Some(last as i64) };
+        Change::Put(Document { status: (*status).to_owned(), seq: Seq(last), due, state, ..fixed })
     }
 
     async fn reopen(&mut self) {
@@ -220,24 +231,29 @@ impl<'a> Pair<'a> {
         for c in 0..3 {
             let expected = memory.read(&id(c), Seq::ZERO, usize::MAX).await.unwrap();
             assert_eq!(sqlite.read(&id(c), Seq::ZERO, usize::MAX).await.unwrap(), expected);
-            self.compare_load(c, 2).await;
+            self.compare_load(c, Newest::of(2)).await;
         }
         for table in TABLES {
             self.compare_list(Query { table: Some(table), limit: 100, ..Query::default() }).await;
         }
     }
 
-    async fn compare_load(&self, c: usize, messages: usize) {
+    async fn compare_load(&self, c: usize, newest: Newest) {
         let [memory, sqlite] = self.stores();
-        let expected = memory.load(&id(c), messages).await.unwrap();
-        let found = sqlite.load(&id(c), messages).await.unwrap();
+        let expected = memory.load(&id(c), newest).await.unwrap();
+        let found = sqlite.load(&id(c), newest).await.unwrap();
         assert_eq!(format!("{found:?}"), format!("{expected:?}"));
     }
 
-    async fn compare_list(&self, query: Query) {
+    /// All pages of it.
+    async fn compare_list(&self, mut query: Query) {
         let [memory, sqlite] = self.stores();
-        let expected = memory.list(query.clone()).await.unwrap();
-        assert_eq!(sqlite.list(query).await.unwrap(), expected);
+        loop {
+            let expected = memory.list(query.clone()).await.unwrap();
+            assert_eq!(sqlite.list(query.clone()).await.unwrap(), expected);
+            let Some(next) = expected.next else { return };
+            query.after = Some(next);
+        }
     }
 }
 

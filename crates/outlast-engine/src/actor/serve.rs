@@ -141,7 +141,7 @@ impl Actor {
             limit: 1,
             ..Query::default()
         };
-        if let Some(document) = self.shared.store.list(query).await?.first() {
+        if let Some(document) = self.shared.store.list(query).await?.documents.first() {
             let found = to_generation(document)?;
             *earlier =
                 Some(Earlier { generation: found.id, message: found.message_id, digest: found.digest });

@@ -4,7 +4,7 @@ use outlast_core::{
     CallEnd, Conversation, Failure, FailureClass, Generation, GenerationId, Message, MessageId, Prompt,
     Report, Seq, Sources, Streamed, context, observe,
 };
-use outlast_store::{StoreError, Table, fault};
+use outlast_store::{Newest, StoreError, Table, fault};
 
 use super::{Actor, STORE_WAIT};
 use crate::call::Call;
@@ -123,7 +123,7 @@ async fn history(
 ) -> Result<Vec<Message>, StoreError> {
     // Messages that wait for their turn stand among the newest and are left out afterwards.
     let wanted = shared.settings.history_messages + state.queue.len() + 1;
-    let loaded = shared.store.load(&state.id, wanted).await?;
+    let loaded = shared.store.load(&state.id, Newest::of(wanted)).await?;
     let stored = loaded.map(|loaded| loaded.messages).unwrap_or_default();
     let mut messages = stored.iter().map(to_message).collect::<Result<Vec<_>, _>>()?;
     if !messages.iter().any(|message| message.id == run.message)

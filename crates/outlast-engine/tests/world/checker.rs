@@ -42,9 +42,10 @@ async fn list(store: &MemoryStore, table: Table, conversation: Option<&Conversat
         table: Some(table),
         conversation: conversation.cloned(),
         limit: EVERYTHING,
+        max_bytes: usize::MAX,
         ..Query::default()
     };
-    store.list(query).await.unwrap()
+    store.list(query).await.unwrap().documents
 }
 
 /// I3, I11: the log is dense, each generation has one end and nothing after it, and the documents are
@@ -56,7 +57,8 @@ async fn check_log(
     summary: &mut Summary,
     generations: &mut BTreeMap<GenerationId, GenerationDocument>,
 ) {
-    let stored: Conversation = serde_json::from_str(&conversation.state).unwrap();
+    let whole = store.get(Table::Conversations, &conversation.id).await.unwrap().unwrap();
+    let stored: Conversation = serde_json::from_str(whole.state.as_deref().unwrap()).unwrap();
     let begin = Conversation::new(conversation.conversation.clone(), user(), stored.created_at);
     let mut transcript = Transcript::new(begin);
     let mut ended: BTreeSet<GenerationId> = BTreeSet::new();

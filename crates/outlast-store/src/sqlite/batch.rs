@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use crate::contract::{Append, AppendError};
 use crate::fault::point;
+use crate::page;
 use crate::sqlite::chunk::{Chunk, settled_last};
 use crate::sqlite::failure::Failure;
 use crate::sqlite::hot::HotRow;
@@ -42,6 +43,16 @@ struct Judged {
     ends: HashMap<ConversationId, Seq>,
 }
 
+/// Why the transaction of a batch was rolled back.
+enum NotWritten {
+    /// One append can never be written. The others can, without it.
+    Wrong {
+        append: usize,
+        why: AppendError,
+    },
+    Failed(Failure),
+}
+
 impl Writer {
     /// Writes what waits, and answers everybody.
     pub(super) fn batch(&mut self, waiting: &mut Vec<Waiting>) {
@@ -56,8 +67,19 @@ impl Writer {
             ownership.judged += 1;
             ownership.judged
         };
-        let judged = self.judge(waiting);
-        let written = if judged.accepted.is_empty() { Ok(()) } else { self.write(&judged.accepted) };
+        let (judged, written) = loop {
+            let mut judged = self.judge(waiting);
+            match self.write(&judged.accepted) {
+                Ok(()) => break (judged, Ok(())),
+                Err(NotWritten::Failed(failure)) => break (judged, Err(failure)),
+                // Rare, a bug in the caller: the others are judged again without it.
+                Err(NotWritten::Wrong { append, why }) => {
+                    judged.accepted.remove(append).answer(Err(why));
+                    waiting.extend(judged.accepted);
+                    waiting.extend(judged.conflicting.into_iter().map(|(one, _)| one));
+                }
+            }
+        };
         if written.is_ok() {
             let mut ownership = self.shared.ownership();
             for one in &judged.accepted {
@@ -114,7 +136,10 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, accepted: &[Waiting]) -> Result<(), Failure> {
+    fn write(&mut self, accepted: &[Waiting]) -> Result<(), NotWritten> {
+        if accepted.is_empty() {
+            return Ok(());
+        }
         let rows = self.number(accepted);
         {
             // Before the commit, so that no reader can see a row in its snapshot that the index lacks.
@@ -125,31 +150,35 @@ impl Writer {
                 }
             }
         }
+        let mut wrong = None;
         let result = self.transact(|tx| {
             point("append.begun");
             for (one, row) in accepted.iter().zip(&rows) {
                 insert(tx, &one.append, row.as_ref())?;
             }
             point("append.inserted");
-            for one in accepted {
+            for (append, one) in accepted.iter().enumerate() {
                 for change in &one.append.changes {
-                    documents::apply(tx, change)?;
+                    if !documents::apply(tx, change)? {
+                        let why = page::no_state_to_keep(one.append.conversation.as_str());
+                        wrong = Some(NotWritten::Wrong { append, why });
+                        return Err(rusqlite::Error::StatementChangedRows(0));
+                    }
                 }
             }
             point("append.before_commit");
             Ok(())
         });
-        match &result {
-            Ok(()) => {
-                point("append.after_commit");
-                self.written += rows.iter().flatten().map(|row| row.bytes + ROW_OVERHEAD).sum::<usize>();
-            }
-            Err(failure) => {
-                tracing::error!(?failure, appends = accepted.len(), "appends could not be written");
-                self.shared.hot().undo(rows.iter().flatten().count());
-            }
-        }
-        result
+        let Err(failure) = result else {
+            point("append.after_commit");
+            self.written += rows.iter().flatten().map(|row| row.bytes + ROW_OVERHEAD).sum::<usize>();
+            return Ok(());
+        };
+        self.shared.hot().undo(rows.iter().flatten().count());
+        Err(wrong.unwrap_or_else(|| {
+            tracing::error!(?failure, appends = accepted.len(), "appends could not be written");
+            NotWritten::Failed(failure)
+        }))
     }
 
     /// Gives each append that has records its row.
@@ -216,7 +245,7 @@ mod tests {
     use crate::sqlite::Options;
     use crate::sqlite::writer::by_hand;
     use crate::suite::{all, append, conversation, head};
-    use crate::{Change, SqliteStore, Store, Table};
+    use crate::{Change, Newest, SqliteStore, Store, Table};
 
     #[tokio::test]
     async fn a_full_disk_acknowledges_nothing_and_reads_go_on() {
@@ -241,7 +270,7 @@ mod tests {
         assert_eq!(all(&store, &c).await.len() as u64, last);
         let document = store.get(Table::Conversations, "c").await.unwrap().unwrap();
         assert_eq!(document.seq, Seq(last), "nothing of the refused append is there");
-        let loaded = store.load(&c, 1).await.unwrap().unwrap();
+        let loaded = store.load(&c, Newest::of(1)).await.unwrap().unwrap();
         assert_eq!((loaded.last, loaded.records.len()), (Seq(last), 0));
 
         // Once there is room again, both the one that was refused and others go on where they were.

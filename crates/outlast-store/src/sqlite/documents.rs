@@ -2,72 +2,94 @@
 
 use outlast_core::{ConversationId, Seq, UserId};
 use rusqlite::types::Value;
-use rusqlite::{Connection, Row, params, params_from_iter};
+use rusqlite::{Connection, Row, named_params, params_from_iter};
 
 use crate::contract::{Change, Document, Query, Table};
+use crate::page::DocumentPage;
 use crate::sqlite::sql_int;
 
-/// Applies one change.
-pub(super) fn apply(db: &Connection, change: &Change) -> rusqlite::Result<()> {
+/// Applies one change. False if it should keep the state of a conversation that does not exist.
+pub(super) fn apply(db: &Connection, change: &Change) -> rusqlite::Result<bool> {
     match change {
         Change::Put(document) => put(db, document),
         Change::Remove(table, id) => {
-            let sql = match table {
-                Table::Conversations => "DELETE FROM stored_conversations WHERE id = ?1",
-                Table::Messages => "DELETE FROM stored_messages WHERE id = ?1",
-                Table::Generations => "DELETE FROM stored_generations WHERE id = ?1",
+            let statements: &[&str] = match table {
+                Table::Conversations => &[
+                    "DELETE FROM stored_conversations WHERE id = ?1",
+                    "DELETE FROM stored_states WHERE id = ?1",
+                ],
+                Table::Messages => &["DELETE FROM stored_messages WHERE id = ?1"],
+                Table::Generations => &["DELETE FROM stored_generations WHERE id = ?1"],
             };
-            db.prepare_cached(sql)?.execute([id])?;
-            Ok(())
+            for sql in statements {
+                db.prepare_cached(sql)?.execute([id])?;
+            }
+            Ok(true)
         }
     }
 }
 
 // An update in place: `INSERT OR REPLACE` would delete the row and every index entry first.
 macro_rules! put_sql {
-    ($table:literal, $state:literal, $state_value:literal, $state_update:literal) => {
+    ($table:literal $(, $due:literal, $value:literal)?) => {
         concat!(
             "INSERT INTO ",
             $table,
-            " (id, conversation_id, user_id, seq, ord, status, request_id, body",
-            $state,
-            ") VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8",
-            $state_value,
+            " (id, conversation_id, user_id, seq, ord, status, request_id, body" $(, ", ", $due)?,
+            ") VALUES (:id, :conversation, :user, :seq, :order, :status, :request, :body" $(, ", ", $value)?,
             ") ON CONFLICT (id) DO UPDATE SET conversation_id = excluded.conversation_id, ",
             "user_id = excluded.user_id, seq = excluded.seq, ord = excluded.ord, ",
-            "status = excluded.status, request_id = excluded.request_id, body = excluded.body",
-            $state_update
+            "status = excluded.status, request_id = excluded.request_id, body = excluded.body"
+            $(, ", ", $due, " = excluded.", $due)?
         )
     };
 }
 
-fn put(db: &Connection, document: &Document) -> rusqlite::Result<()> {
-    let sql = match document.table {
-        Table::Conversations => {
-            put_sql!("stored_conversations", ", state", ", ?9", ", state = excluded.state")
-        }
-        Table::Messages => put_sql!("stored_messages", "", "", ""),
-        Table::Generations => put_sql!("stored_generations", "", "", ""),
-    };
-    let mut statement = db.prepare_cached(sql)?;
-    let (id, conversation, user) = (&document.id, document.conversation.as_str(), document.user.as_str());
+const PUT_STATE: &str = "INSERT INTO stored_states (id, state) VALUES (?1, ?2) \
+                         ON CONFLICT (id) DO UPDATE SET state = excluded.state";
+
+/// Everything but the state and the seq that it reflects.
+const UPDATE_CONVERSATION: &str = "UPDATE stored_conversations SET conversation_id = :conversation, \
+                                   user_id = :user, ord = :order, status = :status, request_id = :request, \
+                                   body = :body, due = :due WHERE id = :id";
+
+fn put(db: &Connection, document: &Document) -> rusqlite::Result<bool> {
+    let Document { id, due, status, request, body, .. } = document;
+    let (conversation, user) = (document.conversation.as_str(), document.user.as_str());
     let (seq, order) = (sql_int(document.seq.0), document.order);
-    let Document { status, request, body, state, .. } = document;
-    match document.table {
-        Table::Conversations => {
-            statement.execute(params![id, conversation, user, seq, order, status, request, body, state])?
+    let sql = match (document.table, &document.state) {
+        (Table::Conversations, Some(state)) => {
+            db.prepare_cached(PUT_STATE)?.execute((id, state))?;
+            put_sql!("stored_conversations", "due", ":due")
         }
-        Table::Messages | Table::Generations => {
-            statement.execute(params![id, conversation, user, seq, order, status, request, body])?
+        (Table::Conversations, None) => {
+            let changed = db.prepare_cached(UPDATE_CONVERSATION)?.execute(named_params! {
+                ":id": id, ":conversation": conversation, ":user": user, ":order": order,
+                ":status": status, ":request": request, ":body": body, ":due": due,
+            })?;
+            return Ok(changed > 0);
         }
+        (Table::Messages, _) => {
+            db.prepare_cached(put_sql!("stored_messages"))?.execute(named_params! {
+                ":id": id, ":conversation": conversation, ":user": user, ":seq": seq, ":order": order,
+                ":status": status, ":request": request, ":body": body,
+            })?;
+            return Ok(true);
+        }
+        (Table::Generations, _) => put_sql!("stored_generations", "due", ":due"),
     };
-    Ok(())
+    db.prepare_cached(sql)?.execute(named_params! {
+        ":id": id, ":conversation": conversation, ":user": user, ":seq": seq, ":order": order,
+        ":status": status, ":request": request, ":body": body, ":due": due,
+    })?;
+    Ok(true)
 }
 
 /// Removes every document of a conversation.
 pub(super) fn delete_all(db: &Connection, conversation: &str) -> rusqlite::Result<()> {
     for sql in [
         "DELETE FROM stored_messages WHERE conversation_id = ?1",
+        "DELETE FROM stored_states WHERE id IN (SELECT id FROM stored_conversations WHERE conversation_id = ?1)",
         "DELETE FROM stored_generations WHERE conversation_id = ?1",
         "DELETE FROM stored_conversations WHERE conversation_id = ?1",
     ] {
@@ -78,13 +100,22 @@ pub(super) fn delete_all(db: &Connection, conversation: &str) -> rusqlite::Resul
 
 /// One document by id.
 pub(super) fn get(db: &Connection, table: Table, id: &str) -> rusqlite::Result<Option<Document>> {
-    let mut statement = db.prepare_cached(&format!("{} WHERE id = ?1", select(table)))?;
+    let sql = match table {
+        Table::Conversations => select_sql!(
+            "stored_conversations",
+            "due, (SELECT state FROM stored_states WHERE stored_states.id = stored_conversations.id)",
+            " WHERE id = ?1"
+        ),
+        Table::Messages => select_sql!("stored_messages", "NULL, NULL", " WHERE id = ?1"),
+        Table::Generations => select_sql!("stored_generations", "due, NULL", " WHERE id = ?1"),
+    };
+    let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([id])?;
     rows.next()?.map(|row| document(table, row)).transpose()
 }
 
-/// Documents that match, newest first.
-pub(super) fn list(db: &Connection, table: Table, query: &Query) -> rusqlite::Result<Vec<Document>> {
+/// One page of the documents that match, in the query's order and without states.
+pub(super) fn list(db: &Connection, table: Table, query: &Query) -> rusqlite::Result<DocumentPage> {
     let mut conditions = Vec::new();
     let mut values: Vec<Value> = Vec::new();
     if let Some(user) = &query.user {
@@ -104,35 +135,52 @@ pub(super) fn list(db: &Connection, table: Table, query: &Query) -> rusqlite::Re
         conditions.push("request_id = ?".to_owned());
         values.push(request.clone().into());
     }
-    if let Some((order, id)) = &query.before {
-        conditions.push("(ord, id) < (?, ?)".to_owned());
-        values.extend([Value::from(*order), id.clone().into()]);
+    let (beyond, order) = match query.due_by {
+        Some(by) => {
+            conditions.push("due <= ?".to_owned());
+            values.push(by.into());
+            ("(due, id) > (?, ?)", "due, id")
+        }
+        None => ("(ord, id) < (?, ?)", "ord DESC, id DESC"),
+    };
+    if let Some((key, id)) = &query.after {
+        conditions.push(beyond.to_owned());
+        values.extend([Value::from(*key), id.clone().into()]);
     }
-    values.push(sql_int(query.limit as u64).into());
+    // One more than wanted tells whether there are more.
+    values.push(sql_int((query.limit as u64).saturating_add(1)).into());
     let matching =
         if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
-    let sql = format!("{}{matching} ORDER BY ord DESC, id DESC LIMIT ?", select(table));
+    let sql = format!("{}{matching} ORDER BY {order} LIMIT ?", select(table));
     let mut statement = db.prepare_cached(&sql)?;
-    let rows = statement.query_map(params_from_iter(values), |row| document(table, row))?;
-    rows.collect()
+    let mut rows = statement.query(params_from_iter(values))?;
+    let mut page = DocumentPage::new(query.limit, query.max_bytes);
+    while let Some(row) = rows.next()? {
+        if !page.add(document(table, row)?) {
+            break;
+        }
+    }
+    Ok(page)
 }
 
 macro_rules! select_sql {
-    ($table:literal, $state:literal) => {
+    ($table:literal, $own:literal, $matching:literal) => {
         concat!(
             "SELECT id, conversation_id, user_id, seq, ord, status, request_id, body, ",
-            $state,
+            $own,
             " FROM ",
-            $table
+            $table,
+            $matching
         )
     };
 }
+use select_sql;
 
 fn select(table: Table) -> &'static str {
     match table {
-        Table::Conversations => select_sql!("stored_conversations", "state"),
-        Table::Messages => select_sql!("stored_messages", "''"),
-        Table::Generations => select_sql!("stored_generations", "''"),
+        Table::Conversations => select_sql!("stored_conversations", "due, NULL", ""),
+        Table::Messages => select_sql!("stored_messages", "NULL, NULL", ""),
+        Table::Generations => select_sql!("stored_generations", "due, NULL", ""),
     }
 }
 
@@ -147,6 +195,7 @@ fn document(table: Table, row: &Row<'_>) -> rusqlite::Result<Document> {
         status: row.get(5)?,
         request: row.get(6)?,
         body: row.get(7)?,
-        state: row.get(8)?,
+        due: row.get(8)?,
+        state: row.get(9)?,
     })
 }

@@ -10,8 +10,8 @@ use outlast_core::{ConversationId, Seq};
 use rusqlite::{Connection, Transaction};
 use tokio::sync::Semaphore;
 
-use crate::contract::{Loaded, Query, Record, StoreError, Table};
-use crate::page::{self, Page};
+use crate::contract::{Loaded, Newest, Query, Record, StoreError, Table};
+use crate::page::Page;
 use crate::sqlite::chunk::{Chunk, settled_last};
 use crate::sqlite::failure::broken;
 use crate::sqlite::hot::HotRow;
@@ -88,7 +88,7 @@ pub(super) fn load(
     db: &mut Connection,
     shared: &Shared,
     conversation: &ConversationId,
-    messages: usize,
+    newest: Newest,
 ) -> Result<Option<Loaded>, StoreError> {
     loop {
         let look = Look::begin(db, shared)?;
@@ -99,11 +99,12 @@ pub(super) fn load(
         let settled_last = settled_last(&look.tx, conversation.as_str()).map_err(broken)?;
         let query = Query {
             conversation: Some(conversation.clone()),
-            limit: messages.saturating_add(1),
+            limit: newest.messages,
+            max_bytes: newest.max_bytes,
             ..Query::default()
         };
-        let newest = documents::list(&look.tx, Table::Messages, &query).map_err(broken)?;
-        let (messages, more_messages) = page::ascending(newest, messages);
+        let page = documents::list(&look.tx, Table::Messages, &query).map_err(broken)?;
+        let (messages, more_messages) = page.into_ascending();
         let last = settled_last.max(hot_last);
         return Ok(Some(Loaded { conversation: document, messages, more_messages, records, last }));
     }
@@ -153,7 +154,7 @@ impl<'a> Look<'a> {
     ) -> Result<Vec<Record>, StoreError> {
         let mut page = Page::of(max_bytes);
         let Some(reached) = self.settled(conversation, after, &mut page)? else {
-            return Ok(page.into_records());
+            return Ok(page.into_items());
         };
         let sql = "SELECT bytes FROM recent WHERE position = ?1";
         let mut statement = self.tx.prepare_cached(sql).map_err(broken)?;
@@ -166,7 +167,7 @@ impl<'a> Look<'a> {
                 break;
             }
         }
-        Ok(page.into_records())
+        Ok(page.into_items())
     }
 
     /// Adds settled records; gives how far they go, or `None` if the page is complete.
@@ -174,7 +175,7 @@ impl<'a> Look<'a> {
         &self,
         conversation: &ConversationId,
         after: Seq,
-        page: &mut Page,
+        page: &mut Page<Record>,
     ) -> Result<Option<Seq>, StoreError> {
         // Chunks do not overlap: the one with the largest first seq up to `after` is the only one before
         // `after` that can reach beyond it.
@@ -205,9 +206,10 @@ impl<'a> Look<'a> {
 }
 
 /// Adds the records after `after`; false once the page is complete.
-fn add(page: &mut Page, chunk: Chunk, after: Seq) -> Result<bool, StoreError> {
+fn add(page: &mut Page<Record>, chunk: Chunk, after: Seq) -> Result<bool, StoreError> {
     for record in chunk.records()? {
-        if record.seq > after && !page.add(record) {
+        let bytes = record.bytes.len();
+        if record.seq > after && !page.add(record, bytes) {
             return Ok(false);
         }
     }

@@ -3,17 +3,18 @@
 //! `recent` and `log` are the logs: `recent` takes every append at its end, whatever the conversation,
 //! because rows keyed by conversation dirty a page each; `log` holds what was settled, in large chunks.
 //! The `stored_` tables are the documents, and a view on each gives a person readable columns under the
-//! plain name. They are computed from the body when somebody looks, so they cost nothing to write and cannot
+//! plain name. The views read them from the body on demand, so they cost nothing to write and cannot
 //! disagree with it. (A generated column would be computed at every write, though nothing keeps its value.)
+//! States have a table of their own: SQLite rewrites a whole row when one of its columns changes.
 
 use rusqlite::Connection;
 
 use crate::StoreError;
 use crate::sqlite::failure::broken;
 
-const VERSION: i64 = 2;
+const VERSION: i64 = 3;
 
-const SCHEMA: &str = "
+const TABLES: &str = "
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
     value INTEGER NOT NULL
@@ -42,7 +43,7 @@ CREATE TABLE log (
 CREATE TABLE stored_conversations (
     id TEXT PRIMARY KEY NOT NULL, conversation_id TEXT NOT NULL, user_id TEXT NOT NULL,
     seq INTEGER NOT NULL, ord INTEGER NOT NULL, status TEXT NOT NULL, request_id TEXT NOT NULL,
-    body TEXT NOT NULL, state TEXT NOT NULL
+    body TEXT NOT NULL, due INTEGER
 );
 CREATE INDEX conversations_by_user ON stored_conversations (user_id, ord, id);
 CREATE INDEX conversations_by_status ON stored_conversations (status, ord, id);
@@ -57,51 +58,90 @@ CREATE INDEX messages_by_conversation ON stored_messages (conversation_id, ord, 
 CREATE TABLE stored_generations (
     id TEXT PRIMARY KEY NOT NULL, conversation_id TEXT NOT NULL, user_id TEXT NOT NULL,
     seq INTEGER NOT NULL, ord INTEGER NOT NULL, status TEXT NOT NULL, request_id TEXT NOT NULL,
-    body TEXT NOT NULL
+    body TEXT NOT NULL, due INTEGER
 );
 CREATE INDEX generations_by_conversation ON stored_generations (conversation_id, ord, id);
 CREATE INDEX generations_by_request ON stored_generations (conversation_id, request_id);
 -- Live ones are few among very many: found by status first, whoever asks.
 CREATE INDEX generations_by_status ON stored_generations (status, ord, id);
 CREATE INDEX generations_by_user ON stored_generations (user_id, status, ord, id);
+";
+
+/// What version 3 added, and the views. A new file gets them after the tables.
+const SINCE_2: &str = "
+CREATE TABLE stored_states (
+    id    TEXT PRIMARY KEY NOT NULL,
+    state TEXT NOT NULL
+);
+CREATE INDEX conversations_by_due ON stored_conversations (due, id) WHERE due IS NOT NULL;
+CREATE INDEX generations_by_due ON stored_generations (due, id) WHERE due IS NOT NULL;
 
 CREATE VIEW conversations AS SELECT
-    id, user_id, status, seq, body ->> '$.title' AS title, body ->> '$.createdAt' AS created_at, body
+    id, user_id, status, seq, due, body ->> '$.title' AS title, body ->> '$.createdAt' AS created_at, body
 FROM stored_conversations;
 CREATE VIEW messages AS SELECT
     body ->> '$.id' AS id, conversation_id, user_id, status, seq, body ->> '$.role' AS role, body ->> '$.content' AS content,
     body ->> '$.createdAt' AS created_at, body
 FROM stored_messages;
 CREATE VIEW generations AS SELECT
-    id, conversation_id, user_id, status, seq, request_id, body ->> '$.model' AS model,
+    id, conversation_id, user_id, status, seq, due, request_id, body ->> '$.model' AS model,
     body ->> '$.errorMessage' AS error_message, body ->> '$.startedAt' AS started_at,
     body ->> '$.completedAt' AS completed_at, body
 FROM stored_generations;
 ";
 
-/// Creates the tables in a new file, and refuses one that has others.
+/// Turns the tables of version 2 into those above.
+const FROM_2: &str = "
+DROP VIEW conversations;
+DROP VIEW messages;
+DROP VIEW generations;
+ALTER TABLE stored_conversations ADD COLUMN due INTEGER;
+ALTER TABLE stored_generations ADD COLUMN due INTEGER;
+";
+
+/// Version 2 kept states in the conversation's row and knew no due. Whatever is unfinished is due at once:
+/// its owner looks at it and writes when it is due really. What has ended is due for retention.
+const FILL_FROM_2: &str = "
+INSERT INTO stored_states SELECT id, state FROM stored_conversations;
+ALTER TABLE stored_conversations DROP COLUMN state;
+UPDATE stored_conversations SET due = 0 WHERE id IN (
+    SELECT conversation_id FROM stored_generations
+    WHERE status IN ('queued', 'running', 'awaiting_approval', 'paused', 'interrupted'));
+UPDATE stored_generations SET due = ord WHERE status IN ('completed', 'cancelled', 'error');
+";
+
+/// Creates the tables in a new file, brings those of the last version up to date, and refuses others.
 pub(super) fn prepare(db: &mut Connection) -> Result<(), StoreError> {
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(broken)?;
     match version {
         VERSION => Ok(()),
-        0 => create(db).map_err(broken),
+        0 => run(db, &[TABLES, SINCE_2]).map_err(broken),
+        2 => {
+            tracing::info!("upgrading the database from schema version 2 to {VERSION}");
+            run(db, &[FROM_2, SINCE_2, FILL_FROM_2]).map_err(broken)
+        }
         _ => Err(StoreError::Broken(format!(
-            "the database has schema version {version}, this Outlast knows {VERSION}: use the Outlast that \
-             wrote it, or another data folder"
+            "the database has schema version {version}, this version of Outlast supports {VERSION}: use the \
+             Outlast version that wrote it, or another data folder"
         ))),
     }
 }
 
-fn create(db: &mut Connection) -> rusqlite::Result<()> {
+fn run(db: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {
     let tx = db.transaction()?;
-    tx.execute_batch(SCHEMA)?;
+    for step in steps {
+        tx.execute_batch(step)?;
+    }
     tx.pragma_update(None, "user_version", VERSION)?;
     tx.commit()
 }
 
-/// Counts this start of the store, durably, and returns the count: no fence of an earlier start can
-/// come again.
+/// Counts this start of the store durably and returns the count, so that no fence of an earlier start is
+/// handed out again.
 pub(super) fn next_epoch(db: &Connection) -> Result<u64, StoreError> {
     let sql = "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value";
     db.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned).map_err(broken)
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ use outlast_core::Seq;
 use tokio::task::JoinSet;
 
 use super::{Subject, append, conversation, document, head, lines, put, texts, write};
-use crate::contract::{Append, Change, Document, Record, Table};
+use crate::contract::{Append, Change, Document, Newest, Record, Table};
 
 pub async fn a_page_is_limited_by_bytes_but_never_empty(subject: &mut dyn Subject) {
     let c = conversation("c");
@@ -77,9 +77,9 @@ pub async fn reading_past_the_end_finds_nothing(subject: &mut dyn Subject) {
 pub async fn load_knows_nothing_of_a_conversation_without_a_document(subject: &mut dyn Subject) {
     let store = subject.store();
     let c = conversation("c");
-    assert!(store.load(&c, 5).await.expect("load").is_none());
+    assert!(store.load(&c, Newest::of(5)).await.expect("load").is_none());
     write(&*store, &c, 0, &["a"]).await;
-    assert!(store.load(&c, 5).await.expect("load").is_none());
+    assert!(store.load(&c, Newest::of(5)).await.expect("load").is_none());
 }
 
 pub async fn load_gives_what_follows_the_document(subject: &mut dyn Subject) {
@@ -87,7 +87,7 @@ pub async fn load_gives_what_follows_the_document(subject: &mut dyn Subject) {
     let store = subject.store();
     let fence = store.claim(&c).await.expect("claim");
     store.append(put(&c, fence, 0, vec![head(&c, 0)])).await.expect("append");
-    let loaded = store.load(&c, 5).await.expect("load").expect("known");
+    let loaded = store.load(&c, Newest::of(5)).await.expect("load").expect("known");
     assert_eq!((loaded.records.len(), loaded.last, loaded.messages.len()), (0, Seq(0), 0));
 
     store.append(append(&c, fence, 0, &["a", "b", "c"])).await.expect("append");
@@ -97,14 +97,14 @@ pub async fn load_gives_what_follows_the_document(subject: &mut dyn Subject) {
         if settled {
             subject.settle().await;
         }
-        let loaded = subject.store().load(&c, 5).await.expect("load").expect("known");
+        let loaded = subject.store().load(&c, Newest::of(5)).await.expect("load").expect("known");
         assert_eq!(loaded.conversation, head(&c, 2));
         assert_eq!(texts(&loaded.records), lines(&[(3, "c")]));
         assert_eq!(loaded.last, Seq(3));
     }
     let store = subject.store();
     store.append(put(&c, fence, 3, vec![head(&c, 3)])).await.expect("append");
-    let loaded = store.load(&c, 5).await.expect("load").expect("known");
+    let loaded = store.load(&c, Newest::of(5)).await.expect("load").expect("known");
     assert_eq!((loaded.records.len(), loaded.last), (0, Seq(3)));
 }
 
@@ -124,9 +124,31 @@ pub async fn load_gives_the_newest_messages_in_order(subject: &mut dyn Subject) 
         (5, vec!["m1", "m2", "m3", "m4", "m5"], false),
         (9, vec!["m1", "m2", "m3", "m4", "m5"], false),
     ] {
-        let loaded = store.load(&c, wanted).await.expect("load").expect("known");
+        let loaded = store.load(&c, Newest::of(wanted)).await.expect("load").expect("known");
         let found: Vec<_> = loaded.messages.iter().map(|message| message.id.as_str()).collect();
         assert_eq!((found, loaded.more_messages), (ids, more));
+    }
+}
+
+pub async fn load_gives_messages_up_to_a_number_of_bytes(subject: &mut dyn Subject) {
+    let store = subject.store();
+    let c = conversation("c");
+    let fence = store.claim(&c).await.expect("claim");
+    let body = |n: usize| format!(r#"{{"text":"{}"}}"#, "x".repeat(n * 1000));
+    let message =
+        |n: usize| Document { body: body(n), ..document(Table::Messages, &format!("m{n}"), &c, n as i64) };
+    let documents = (1..=5).map(message).chain([head(&c, 0)]).collect();
+    store.append(put(&c, fence, 0, documents)).await.expect("append");
+    for (max_bytes, ids, more) in [
+        (0, vec!["m5"], true),
+        (9_500, vec!["m4", "m5"], true),
+        (12_500, vec!["m3", "m4", "m5"], true),
+        (1 << 20, vec!["m1", "m2", "m3", "m4", "m5"], false),
+    ] {
+        let newest = Newest { messages: 9, max_bytes };
+        let loaded = store.load(&c, newest).await.expect("load").expect("known");
+        let found: Vec<_> = loaded.messages.iter().map(|message| message.id.as_str()).collect();
+        assert_eq!((found, loaded.more_messages), (ids, more), "{max_bytes} bytes");
     }
 }
 
@@ -142,7 +164,7 @@ pub async fn load_is_one_consistent_look(subject: &mut dyn Subject) {
         let (store, c, filled) = (Arc::clone(&store), c.clone(), Arc::clone(&filled));
         tasks.spawn(async move {
             while !filled.load(Ordering::SeqCst) {
-                let Some(loaded) = store.load(&c, 3).await.expect("load") else { continue };
+                let Some(loaded) = store.load(&c, Newest::of(3)).await.expect("load") else { continue };
                 assert_eq!(loaded.conversation.body, format!(r#"{{"last":{}}}"#, loaded.last));
                 let seqs: Vec<u64> = loaded.records.iter().map(|record| record.seq.0).collect();
                 let expected: Vec<u64> = (loaded.conversation.seq.0 + 1..=loaded.last.0).collect();

@@ -3,7 +3,7 @@
 use outlast_core::Seq;
 
 use super::{Subject, all, append, conversation, document, head, lines, put, texts, write};
-use crate::contract::{Append, AppendError, Change, Query, Table};
+use crate::contract::{Append, AppendError, Change, Newest, Query, Table};
 
 const SIX: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -26,7 +26,7 @@ pub async fn trim_leaves_a_hole(subject: &mut dyn Subject) {
         assert_eq!(texts(&page), lines(&[(4, "d")]), "the first may lie further than after + 1");
         let page = store.read(&c, Seq(2), 100).await.expect("read");
         assert_eq!(texts(&page), lines(&[(4, "d"), (6, "f")]));
-        let loaded = store.load(&c, 1).await.expect("load").expect("documents stay");
+        let loaded = store.load(&c, Newest::of(1)).await.expect("load").expect("documents stay");
         assert_eq!((texts(&loaded.records), loaded.last), (lines(&[(4, "d"), (6, "f")]), Seq(6)));
         store.append(append(&c, fence, 6, &["g"])).await.expect("append");
         assert_eq!(all(&*store, &c).await, [left, lines(&[(7, "g")])].concat());
@@ -46,7 +46,7 @@ pub async fn trim_may_take_everything(subject: &mut dyn Subject) {
         store.trim(&c, Seq(0), Seq(u64::MAX)).await.expect("trim");
         store.trim(&c, Seq(1), Seq(6)).await.expect("trim");
         assert!(all(&*store, &c).await.is_empty());
-        let loaded = store.load(&c, 1).await.expect("load").expect("documents stay");
+        let loaded = store.load(&c, Newest::of(1)).await.expect("load").expect("documents stay");
         assert_eq!((loaded.records.len(), loaded.last), (0, Seq(6)), "the end is not forgotten");
         let answer = store.append(append(&c, fence, 0, &["x"])).await;
         assert!(matches!(answer, Err(AppendError::Conflict { last: Seq(6) })), "{answer:?}");
@@ -108,11 +108,11 @@ pub async fn delete_removes_everything_of_one_conversation(subject: &mut dyn Sub
     store.delete(&c).await.expect("deleting twice is harmless");
     store.delete(&conversation("unheard of")).await.expect("delete");
     assert!(watch.has_changed().expect("open"), "a reader at the tail learns of it");
-    assert!(store.load(&c, 5).await.expect("load").is_none());
+    assert!(store.load(&c, Newest::of(5)).await.expect("load").is_none());
     assert!(all(&*store, &c).await.is_empty());
     for table in [Table::Conversations, Table::Messages, Table::Generations] {
         let query = Query { table: Some(table), limit: 10, ..Query::default() };
-        let left = store.list(query).await.expect("list");
+        let left = store.list(query).await.expect("list").documents;
         assert!(left.len() == 1 && left[0].conversation == d, "{left:?}");
     }
     assert_eq!(all(&*store, &d).await.len(), 7);
@@ -158,7 +158,7 @@ pub async fn deleted_stays_deleted_after_a_restart(subject: &mut dyn Subject) {
         subject.store().delete(&c).await.expect("delete");
         subject.reopen().await;
         assert!(all(&*subject.store(), &c).await.is_empty());
-        assert!(subject.store().load(&c, 1).await.expect("load").is_none());
+        assert!(subject.store().load(&c, Newest::of(1)).await.expect("load").is_none());
         assert_eq!(all(&*subject.store(), &pin).await, lines(&[(1, "a")]));
         subject.store().delete(&pin).await.expect("delete");
     }

@@ -1,0 +1,106 @@
+use rusqlite::Connection;
+
+use crate::contract::{Newest, Query, Table};
+use crate::suite::{all, append, conversation, lines};
+use crate::{SqliteStore, Store};
+
+/// A database of schema version 2: a conversation for each status of a generation, `c-STATUS` with the
+/// generation `g-STATUS` and two records.
+fn version_2(path: &std::path::Path, statuses: &[&str]) {
+    let db = Connection::open(path).unwrap();
+    db.execute_batch(include_str!("version_2.sql")).unwrap();
+    for (n, status) in (1_i64..).zip(statuses) {
+        let (c, g) = (format!("c-{status}"), format!("g-{status}"));
+        db.execute(
+            "INSERT INTO stored_conversations VALUES (?1, ?1, 'user', 1, ?2, '', '', '{\"title\":\"T\"}', ?3)",
+            (&c, 10 * n, format!("state of {c}")),
+        )
+        .unwrap();
+        db.execute(
+            "INSERT INTO stored_generations VALUES (?1, ?2, 'user', 1, ?3, ?4, 'r', '{}')",
+            (&g, &c, 100 * n, status),
+        )
+        .unwrap();
+        db.execute("INSERT INTO recent VALUES (?1, ?2, 7, 1, 2, ?3)", (n, &c, b"one\ntwo")).unwrap();
+    }
+    db.pragma_update(None, "user_version", 2).unwrap();
+}
+
+#[tokio::test]
+async fn a_database_of_the_last_version_opens_and_keeps_everything() {
+    const LIVE: [&str; 5] = ["queued", "running", "awaiting_approval", "paused", "interrupted"];
+    const ENDED: [&str; 3] = ["completed", "cancelled", "error"];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outlast.db");
+    version_2(&path, &[&LIVE[..], &ENDED[..]].concat());
+    // The second time there is nothing to upgrade.
+    for _ in 0..2 {
+        let store = SqliteStore::open(&path).unwrap();
+        for status in LIVE.iter().chain(&ENDED) {
+            let id = conversation(&format!("c-{status}"));
+            let loaded = store.load(&id, Newest::NONE).await.unwrap().unwrap();
+            assert_eq!(loaded.conversation.state, Some(format!("state of {id}")));
+            assert_eq!((loaded.conversation.seq.0, loaded.records.len(), loaded.last.0), (1, 1, 2));
+            assert_eq!(loaded.conversation.due, LIVE.contains(status).then_some(0), "{status}");
+            assert_eq!(all(&store, &id).await, lines(&[(1, "one"), (2, "two")]));
+        }
+        let due = |table| {
+            let query = Query { table: Some(table), due_by: Some(i64::MAX), limit: 100, ..Query::default() };
+            store.list(query)
+        };
+        assert_eq!(due(Table::Conversations).await.unwrap().documents.len(), LIVE.len());
+        let ended = due(Table::Generations).await.unwrap().documents;
+        let ended: Vec<_> = ended.iter().map(|document| (document.id.as_str(), document.due)).collect();
+        assert_eq!(
+            ended,
+            [("g-completed", Some(600)), ("g-cancelled", Some(700)), ("g-error", Some(800))],
+            "they are due since they began"
+        );
+    }
+    let store = SqliteStore::open(&path).unwrap();
+    let c = conversation("c-running");
+    let fence = store.claim(&c).await.unwrap();
+    store.append(append(&c, fence, 2, &["three"])).await.unwrap();
+    assert_eq!(all(&store, &c).await.len(), 3);
+}
+
+#[test]
+fn an_upgraded_database_has_the_schema_of_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old.db"), folder.path().join("new.db"));
+    version_2(&old, &["running"]);
+    let schema = |path| {
+        drop(SqliteStore::open(path).unwrap());
+        let db = Connection::open(path).unwrap();
+        let mut statement = db.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        // `ALTER TABLE` edits the text of a table's definition, so its spacing differs.
+        let dense = |sql: String| sql.split_whitespace().collect::<String>();
+        rows.map(|row| row.map(|(name, sql): (String, Option<String>)| (name, sql.map(dense))))
+            .collect::<Result<Vec<_>, _>>()
+            .unwrap()
+    };
+    assert_eq!(schema(&old), schema(&new));
+}
+
+#[test]
+fn what_is_due_is_found_by_its_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outlast.db");
+    drop(SqliteStore::open(&path).unwrap());
+    let db = Connection::open(&path).unwrap();
+    for table in ["conversations", "generations"] {
+        let sql = format!(
+            "EXPLAIN QUERY PLAN SELECT id FROM stored_{table} \
+             WHERE due <= ? AND (due, id) > (?, ?) ORDER BY due, id LIMIT ?"
+        );
+        let plan: Vec<String> = db
+            .prepare(&sql)
+            .unwrap()
+            .query_map([0, 0, 0, 0], |row| row.get(3))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert!(plan.len() == 1 && plan[0].contains(&format!("{table}_by_due")), "{plan:?}");
+    }
+}
