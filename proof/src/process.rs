@@ -103,14 +103,24 @@ impl Process {
 
     /// Its resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> anyhow::Result<u64> {
+        self.memory("VmRSS:")
+    }
+
+    /// The most resident memory it had since `forget_peak`.
+    pub(crate) fn peak_bytes(&self) -> anyhow::Result<u64> {
+        self.memory("VmHWM:")
+    }
+
+    pub(crate) fn forget_peak(&self) -> anyhow::Result<()> {
+        Ok(std::fs::write(format!("/proc/{}/clear_refs", self.pid()?), "5")?)
+    }
+
+    fn memory(&self, field: &str) -> anyhow::Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid()?))?;
-        for line in status.lines() {
-            if let Some(rest) = line.strip_prefix("VmRSS:") {
-                let kib: u64 = rest.trim().trim_end_matches("kB").trim().parse()?;
-                return Ok(kib * 1024);
-            }
-        }
-        bail!("no VmRSS in the status of a process")
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        let kib: u64 =
+            line.context("a status names the memory")?.trim().trim_end_matches("kB").trim().parse()?;
+        Ok(kib * 1024)
     }
 
     /// How many files and sockets it has open.

@@ -206,6 +206,16 @@ impl Server {
         self.process.resident_bytes()
     }
 
+    /// The most resident memory it had since `forget_peak`.
+    pub fn peak_bytes(&self) -> anyhow::Result<u64> {
+        self.process.peak_bytes()
+    }
+
+    /// Measures the peak from now on.
+    pub fn forget_peak(&self) -> anyhow::Result<()> {
+        self.process.forget_peak()
+    }
+
     /// How many files and sockets it has open.
     pub fn open_files(&self) -> anyhow::Result<usize> {
         self.process.open_files()

@@ -1,7 +1,7 @@
-//! Events as bytes. What is written here is what the log keeps and what every reader receives, unchanged.
+//! Events as bytes. The log keeps exactly these bytes and every follower receives them unchanged.
 //!
-//! The order of the fields is fixed, so that a reader's filter can look at the front of a line without
-//! parsing it: `{"seq":…,"ts":…,"generationId":…,"requestId":…,"type":…,"payload":…}`.
+//! The field order is fixed, so that a filter can read the head of a line without parsing the payload:
+//! `{"seq":…,"ts":…,"generationId":…,"requestId":…,"type":…,"payload":…}`.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Entry, Event, GenerationId, RequestId, Seq, Timestamp};
 
-/// Why a line of a log could not be understood.
+/// A line of the log could not be decoded.
 #[derive(Debug, thiserror::Error)]
 #[error("event cannot be read: {0}; was the log written by a newer version?")]
 pub struct DecodeError(#[from] serde_json::Error);
@@ -25,7 +25,7 @@ struct Line<'a> {
     event: &'a Event,
 }
 
-/// The line that stands for an event. It holds no newline.
+/// Encodes an event as one line of JSON, without a newline.
 pub fn encode(entry: &Entry) -> Vec<u8> {
     let line = Line {
         seq: entry.seq,
@@ -39,7 +39,6 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
     bytes
 }
 
-/// The event that a line stands for.
 pub fn decode(line: &[u8]) -> Result<Entry, DecodeError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -61,57 +60,75 @@ pub fn decode(line: &[u8]) -> Result<Entry, DecodeError> {
     })
 }
 
-/// The front of a line: enough to filter by generation, to name the event and to see an end.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Head<'a> {
-    /// Which generation the event belongs to.
-    #[serde(borrow)]
-    pub generation_id: Option<Cow<'a, str>>,
-    /// Its name on the wire.
-    #[serde(borrow, rename = "type")]
-    pub kind: Cow<'a, str>,
+/// What followers need to know about an event without decoding it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    pub generation_id: Option<GenerationId>,
+    /// The event's wire name. Owned only for events that this version does not know.
+    pub kind: Cow<'static, str>,
 }
 
-impl Head<'_> {
+impl Head {
+    /// The head of an event that has not been encoded, or that was just encoded.
+    pub fn of(entry: &Entry) -> Head {
+        Head { generation_id: entry.generation.clone(), kind: Cow::Borrowed(entry.event.kind()) }
+    }
+
     /// Whether this event ends its generation.
     pub fn is_end(&self) -> bool {
         matches!(&*self.kind, "chat.done" | "chat.error" | "chat.cancelled")
     }
 }
 
-/// Looks at the front of a line without parsing the rest.
-pub fn head(line: &[u8]) -> Result<Head<'_>, DecodeError> {
+/// Reads the head of a line without parsing its payload.
+pub fn head(line: &[u8]) -> Result<Head, DecodeError> {
     Heads::default().of(line)
 }
 
-/// Looks at the fronts of many lines. Words follow words of the same generation, so most fronts differ
-/// from the one before in nothing but seq and time, and are known without being read again.
+/// Reads the heads of consecutive lines. Most lines are text of the same generation and differ from the one
+/// before only in seq and time, so their head is copied instead of parsed.
 #[derive(Default)]
 pub struct Heads<'a> {
-    /// The last front from behind its time to the end of its type.
+    /// The previous line's bytes from behind its time to the end of its type.
     same: &'a [u8],
-    head: Option<Head<'a>>,
+    head: Option<Head>,
 }
 
 impl<'a> Heads<'a> {
-    /// The front of the next line.
-    pub fn of(&mut self, line: &'a [u8]) -> Result<Head<'a>, DecodeError> {
+    pub fn of(&mut self, line: &'a [u8]) -> Result<Head, DecodeError> {
         let rest = behind_time(line);
         if let (Some(rest), Some(head)) = (rest, &self.head)
             && rest.starts_with(self.same)
         {
             return Ok(head.clone());
         }
-        let Some((head, length)) = rest.and_then(quick_head) else {
-            return Ok(serde_json::from_slice(line)?);
-        };
+        let Some((head, length)) = rest.and_then(quick_head) else { return slow_head(line) };
         self.same = rest.map_or(&[], |rest| &rest[..length]);
         Ok(self.head.insert(head).clone())
     }
 }
 
-/// What follows the time, in our own field order. Anything else is left to serde.
+/// Any field order and any escapes: lines of other versions, ids with quotes in them.
+fn slow_head(line: &[u8]) -> Result<Head, DecodeError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Front<'a> {
+        generation_id: Option<GenerationId>,
+        #[serde(borrow, rename = "type")]
+        kind: Cow<'a, str>,
+    }
+    let front: Front<'_> = serde_json::from_slice(line)?;
+    Ok(Head { generation_id: front.generation_id, kind: known(&front.kind) })
+}
+
+fn known(kind: &str) -> Cow<'static, str> {
+    match Event::KINDS.iter().find(|known| **known == kind) {
+        Some(known) => Cow::Borrowed(known),
+        None => Cow::Owned(kind.to_owned()),
+    }
+}
+
+/// The bytes after the time, if the line has our field order.
 fn behind_time(line: &[u8]) -> Option<&[u8]> {
     const TIME: usize = "2026-01-01T00:00:00.000Z".len();
     let rest = line.strip_prefix(b"{\"seq\":")?;
@@ -119,18 +136,18 @@ fn behind_time(line: &[u8]) -> Option<&[u8]> {
     rest[digits..].strip_prefix(b",\"ts\":\"")?.get(TIME..)
 }
 
-/// The usual case, with nothing escaped in the ids: the head, and how many bytes tell it.
-fn quick_head(behind_time: &[u8]) -> Option<(Head<'_>, usize)> {
+/// The head, and how many bytes it was read from. `None` if a string has escapes.
+fn quick_head(behind_time: &[u8]) -> Option<(Head, usize)> {
     let rest = behind_time.strip_prefix(b"\",\"generationId\":")?;
     let (generation_id, rest) = quick_string(rest)?;
     let (_, rest) = quick_string(rest.strip_prefix(b",\"requestId\":")?)?;
     let (kind, rest) = quick_string(rest.strip_prefix(b",\"type\":")?)?;
-    let text = |bytes| std::str::from_utf8(bytes).ok().map(Cow::Borrowed);
     let generation_id = match generation_id {
-        Some(id) => Some(text(id)?),
+        Some(id) => Some(GenerationId::from(std::str::from_utf8(id).ok()?)),
         None => None,
     };
-    Some((Head { generation_id, kind: text(kind?)? }, behind_time.len() - rest.len()))
+    let kind = known(std::str::from_utf8(kind?).ok()?);
+    Some((Head { generation_id, kind }, behind_time.len() - rest.len()))
 }
 
 /// A string without escapes, or null, and what follows it.
@@ -173,12 +190,12 @@ mod tests {
             assert!(!line.contains(&b'\n'));
             assert_eq!(decode(&line).unwrap(), entry);
             let head = head(&line).unwrap();
-            assert_eq!((head.generation_id.as_deref(), &*head.kind), (Some("gen_1"), "chat.delta"));
+            assert_eq!(head, Head::of(&entry));
         }
     }
 
     #[test]
-    fn many_heads_are_what_each_is_alone() {
+    fn heads_read_in_a_row_equal_heads_read_alone() {
         let texts = ["a", "b", "\",\"type\":\"chat.done\"", "\\"];
         let mut lines: Vec<Vec<u8>> =
             texts.iter().flat_map(|text| [encode(&entry("r", text)), encode(&entry("\"", text))]).collect();
@@ -193,22 +210,23 @@ mod tests {
         let mut heads = Heads::default();
         for line in lines.iter().chain(lines.iter().rev()) {
             assert_eq!(heads.of(line).unwrap(), head(line).unwrap(), "{}", String::from_utf8_lossy(line));
-            assert_eq!(head(line).unwrap(), serde_json::from_slice(line).unwrap());
+            assert_eq!(head(line).unwrap(), slow_head(line).unwrap());
         }
         assert!(heads.of(b"{}").is_err());
     }
 
     #[test]
-    fn fields_that_this_version_does_not_know_are_passed_over() {
+    fn unknown_fields_are_ignored() {
         let line = br#"{"seq":1,"ts":"2026-01-01T00:00:00.000Z","later":true,"generationId":null,"requestId":null,"type":"chat.resumed","payload":{"by":"ann","later":1}}"#;
         assert_eq!(decode(line).unwrap().event, Event::ChatResumed { by: "ann".into() });
         assert_eq!(head(line).unwrap().generation_id, None);
     }
 
     #[test]
-    fn an_event_of_a_newer_version_is_an_error_that_says_so() {
+    fn an_event_of_a_newer_version_is_an_error_that_says_so_but_has_a_head() {
         let line = br#"{"seq":1,"ts":"2026-01-01T00:00:00.000Z","generationId":null,"requestId":null,"type":"tea.made","payload":{}}"#;
         assert!(decode(line).unwrap_err().to_string().contains("newer version"));
+        assert_eq!(head(line).unwrap().kind, "tea.made");
     }
 
     #[test]

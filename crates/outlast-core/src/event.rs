@@ -194,6 +194,33 @@ impl Event {
         "chat.cancelled",
     ];
 
+    /// Its name on the wire.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Event::ConversationUpdated { .. } => "conversation.updated",
+            Event::MessageAdded { .. } => "message.added",
+            Event::GenerationQueued { .. } => "generation.queued",
+            Event::ChatStarted { .. } => "chat.started",
+            Event::AssistantSegmentStarted { .. } => "assistant.segment.started",
+            Event::AssistantSegmentEnded { .. } => "assistant.segment.ended",
+            Event::ChatDelta { .. } => "chat.delta",
+            Event::ThinkingDelta { .. } => "thinking.delta",
+            Event::ToolStart { .. } => "tool.start",
+            Event::ToolOutput { .. } => "tool.output",
+            Event::ToolEnd { .. } => "tool.end",
+            Event::ApprovalRequested { .. } => "approval.requested",
+            Event::ApprovalResolved { .. } => "approval.resolved",
+            Event::Usage { .. } => "usage",
+            Event::AttemptRetracted { .. } => "attempt.retracted",
+            Event::RetryScheduled { .. } => "retry.scheduled",
+            Event::ChatInterrupted { .. } => "chat.interrupted",
+            Event::ChatResumed { .. } => "chat.resumed",
+            Event::ChatDone { .. } => "chat.done",
+            Event::ChatError { .. } => "chat.error",
+            Event::ChatCancelled { .. } => "chat.cancelled",
+        }
+    }
+
     /// Whether nothing of this generation can follow.
     pub fn is_end(&self) -> bool {
         matches!(self, Event::ChatDone { .. } | Event::ChatError { .. } | Event::ChatCancelled { .. })

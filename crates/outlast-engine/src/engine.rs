@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use outlast_core::{Command, ConversationId, Durability, UserId};
+use outlast_core::{Command, ConversationId, Durability, Timestamp, UserId};
 use outlast_store::{Store, StoreError, Table};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -79,6 +79,10 @@ impl Engine {
     /// Is cancelled when the engine stops: adapters end their streams with it.
     pub fn stopping(&self) -> CancellationToken {
         self.shared.stop.clone()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
     }
 
     /// How many conversations have an owner here.

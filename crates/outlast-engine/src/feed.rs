@@ -1,42 +1,89 @@
-//! The live end of a conversation's log, and the rule by which readers come to it.
+//! The live end of a conversation's log, and the rule by which followers reach it.
 //!
-//! A reader says where it stands. If the next batch is among the last few it is handed that one; if it
-//! stands at the tail it waits; if it is further behind it is told how far the log goes, reads the gap from
-//! there and asks again. Nothing to deduplicate, nothing to lose, and a reader that was slow for a moment
-//! does not have to go to the disk, where a crowd of them would make everybody slow.
+//! A follower says where it stands. If the next batch is among the most recent ones, it gets that batch. At
+//! the tail it waits. If it is further behind, it is told how far the log goes, reads the gap from the log and
+//! asks again. Nothing to deduplicate, nothing to lose, and a follower that was slow for a moment does not have
+//! to go to the disk, where a crowd of them would slow down everybody.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use outlast_core::Seq;
+use outlast_core::{Entry, Head, Heads, Seq};
 use outlast_store::Record;
 use tokio::sync::watch;
 
-/// The last batches that are kept for readers, also for those who are away for a moment. More than a second
-/// of tokens, and longer when the server is busy, because batches are larger then.
+/// How many of the newest batches are kept for followers that pause or reconnect: more than a second of tokens,
+/// and longer when the server is busy, because batches are larger then.
 const RECENT_BATCHES: usize = 64;
-/// They are kept up to this size together, whatever their number.
+/// The total size of those batches, whatever their number: this is memory per live conversation.
 const RECENT_BYTES: usize = 64 * 1024;
 
-/// Records that became visible together.
+/// Records that became visible together, each with its head, so that nobody after this parses JSON to learn
+/// what kind of event a record is or which generation it belongs to.
 #[derive(Debug)]
 pub struct Batch {
     records: Vec<Record>,
+    /// One for each record.
+    heads: Vec<Head>,
     wire: OnceLock<Bytes>,
 }
 
 impl Batch {
-    pub(crate) fn new(records: Vec<Record>) -> Arc<Batch> {
-        Arc::new(Batch { records, wire: OnceLock::new() })
+    /// A batch that was just recorded. `records` are the encoded `entries`.
+    pub(crate) fn live(entries: &[Entry], records: Vec<Record>) -> Arc<Batch> {
+        Batch::new(records, entries.iter().map(Head::of).collect())
     }
 
-    /// The records, in order.
+    /// A batch read from the log.
+    pub(crate) fn stored(records: Vec<Record>) -> Arc<Batch> {
+        let mut known = Heads::default();
+        let mut heads = Vec::with_capacity(records.len());
+        for record in &records {
+            // A line that cannot be read belongs to no generation, and is passed on as it is.
+            let unreadable = |_| Head { generation_id: None, kind: Cow::Borrowed("") };
+            heads.push(known.of(&record.bytes).unwrap_or_else(unreadable));
+        }
+        Batch::new(records, heads)
+    }
+
+    fn new(records: Vec<Record>, heads: Vec<Head>) -> Arc<Batch> {
+        assert_eq!(records.len(), heads.len(), "every record has a head");
+        Arc::new(Batch { records, heads, wire: OnceLock::new() })
+    }
+
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The first position in it.
+    pub fn heads(&self) -> &[Head] {
+        &self.heads
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&Record, &Head)> {
+        self.records.iter().zip(&self.heads)
+    }
+
+    pub fn last(&self) -> Option<Seq> {
+        self.records.last().map(|record| record.seq)
+    }
+
+    /// The batch in a protocol's form, encoded for the first follower that asks and shared by the rest.
+    pub fn wire(&self, encode: impl FnOnce(&Batch) -> Bytes) -> Bytes {
+        self.wire.get_or_init(|| encode(self)).clone()
+    }
+
+    /// The part that the filter keeps. Usually that is everything, and the batch stays shared.
+    pub(crate) fn filtered(self: &Arc<Self>, keep: impl Fn(&Record, &Head) -> bool) -> Arc<Batch> {
+        if self.iter().all(|(record, head)| keep(record, head)) {
+            return self.clone();
+        }
+        let kept = self.iter().filter(|(record, head)| keep(record, head));
+        let (records, heads) = kept.map(|(record, head)| (record.clone(), head.clone())).unzip();
+        Batch::new(records, heads)
+    }
+
     fn first(&self) -> Option<Seq> {
         self.records.first().map(|record| record.seq)
     }
@@ -44,23 +91,13 @@ impl Batch {
     fn bytes(&self) -> usize {
         self.records.iter().map(|record| record.bytes.len()).sum()
     }
-
-    /// The last position in it.
-    pub fn last(&self) -> Option<Seq> {
-        self.records.last().map(|record| record.seq)
-    }
-
-    /// The batch in a protocol's form, made by the first reader that asks and shared by the rest.
-    pub fn wire(&self, encode: impl FnOnce(&[Record]) -> Bytes) -> Bytes {
-        self.wire.get_or_init(|| encode(&self.records)).clone()
-    }
 }
 
-/// Where the owner publishes and readers follow.
+/// Where the owner publishes and followers wait.
 #[derive(Debug)]
 pub(crate) struct Feed {
     tail: Mutex<Tail>,
-    /// Says that something has changed; what, is in the tail.
+    /// Changes whenever the tail does.
     moved: watch::Sender<()>,
     watchers: watch::Sender<usize>,
 }
@@ -71,11 +108,11 @@ struct Tail {
     seq: Option<Seq>,
     /// How often events that were visible turned out not to be saved.
     losses: u64,
-    /// The newest batches, without a hole, up to the tail.
+    /// The newest batches, without a gap, up to the tail.
     recent: VecDeque<Arc<Batch>>,
     recent_bytes: usize,
     /// How many of them, at the end, are not saved yet, where the durability setting allows it. Those are
-    /// kept whatever the limits say: nobody else has them.
+    /// kept regardless of the limits: they are nowhere else.
     unsaved: usize,
 }
 
@@ -84,17 +121,27 @@ impl Tail {
         self.recent.clear();
         (self.recent_bytes, self.unsaved) = (0, 0);
     }
+
+    fn is_long(&self) -> bool {
+        self.recent.len() > RECENT_BATCHES || self.recent_bytes > RECENT_BYTES
+    }
+
+    /// The last position that is in the log, given the last visible one.
+    fn saved(&self, visible: Seq) -> Seq {
+        let first_unsaved = self.recent.len().checked_sub(self.unsaved).and_then(|at| self.recent.get(at));
+        first_unsaved.and_then(|batch| batch.first()).map_or(visible, |first| Seq(first.0 - 1))
+    }
 }
 
-/// What a reader at some position is told.
+/// What a follower at some position should do.
 pub(crate) enum Follow {
-    /// Here is what comes next.
+    /// Take this batch.
     Next(Arc<Batch>),
-    /// It stands at the tail: wait until something has moved.
+    /// Wait until something has moved.
     AtTail,
-    /// It is behind: the log has everything up to here.
+    /// Read the log, which has everything up to here.
     Behind(Seq),
-    /// There is nothing visible at its position yet. It may be saved already and about to be shown.
+    /// The position is not visible yet. It may be saved already and about to be published.
     Ahead(Seq),
     /// What it was shown was not saved and is lost: its position means something else now.
     Lost(Seq),
@@ -107,14 +154,14 @@ impl Feed {
         Feed { tail: Mutex::default(), moved: watch::Sender::new(()), watchers: watch::Sender::new(0) }
     }
 
-    /// A reader tells where the log ends. Counts only if nobody knew: an owner says it before it writes,
-    /// so a reader that looked while the owner wrote cannot set what is not visible yet.
+    /// A follower reports where the log ends. Has an effect only if nobody knew: an owner reports it before it
+    /// writes, so a follower that looked while the owner wrote cannot set what is not visible yet.
     pub(crate) fn begin_at(&self, seq: Seq) {
         self.lock().seq.get_or_insert(seq);
     }
 
-    /// An owner tells where the log ends, before it writes anything. Readers that stood elsewhere, because
-    /// an earlier owner failed between saving and showing, are sent back to the log.
+    /// An owner reports where the log ends, before it writes anything. Followers that stood elsewhere, because
+    /// an earlier owner failed between saving and publishing, are sent back to the log.
     pub(crate) fn own_from(&self, seq: Seq) {
         let mut tail = self.lock();
         let before = tail.seq.replace(seq);
@@ -126,8 +173,8 @@ impl Feed {
         self.moved.send_replace(());
     }
 
-    /// The log is gone, even if there was nothing in it: what is written under its name later is not for
-    /// those who read it before.
+    /// The log was deleted, even if it was empty: followers of the old log must not see what is written under
+    /// the same id later.
     pub(crate) fn deleted(&self) {
         let mut tail = self.lock();
         tail.seq = Some(Seq::ZERO);
@@ -136,7 +183,7 @@ impl Feed {
         self.moved.send_replace(());
     }
 
-    /// How often events that were shown have been lost. A reader notes it when it comes.
+    /// How often published events have been lost. A follower notes it when it starts.
     pub(crate) fn losses(&self) -> u64 {
         self.lock().losses
     }
@@ -160,7 +207,7 @@ impl Feed {
         self.show(&mut tail, batch);
     }
 
-    /// Everything shown is saved now.
+    /// Everything published is saved now.
     pub(crate) fn saved(&self) {
         self.lock().unsaved = 0;
     }
@@ -184,7 +231,7 @@ impl Feed {
         }
     }
 
-    /// Changes whenever `follow` may answer something else.
+    /// Changes whenever `follow` may return something else.
     pub(crate) fn moved(&self) -> watch::Receiver<()> {
         self.moved.subscribe()
     }
@@ -213,18 +260,6 @@ impl Feed {
 
     fn lock(&self) -> MutexGuard<'_, Tail> {
         self.tail.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Tail {
-    fn is_long(&self) -> bool {
-        self.recent.len() > RECENT_BATCHES || self.recent_bytes > RECENT_BYTES
-    }
-
-    /// The last position that the log has.
-    fn saved(&self, seq: Seq) -> Seq {
-        let first_unsaved = self.recent.len().checked_sub(self.unsaved).and_then(|at| self.recent.get(at));
-        first_unsaved.and_then(|batch| batch.first()).map_or(seq, |first| Seq(first.0 - 1))
     }
 }
 

@@ -20,6 +20,7 @@ mod reading;
 mod registry;
 mod settings;
 mod slots;
+mod stream;
 
 pub use clock::{Clock, Ids};
 pub use commands::{Cancelled, StartRequest, Started, ToolDecision};
@@ -35,6 +36,7 @@ pub use producers::{ProducedBatch, Producing};
 pub use reading::{EventPage, Page, Paging};
 pub use registry::Models;
 pub use settings::Settings;
+pub use stream::{EventStream, Frame, Snapshot, StreamEnd};
 
 /// The places where a test may kill the process, beside those of the store.
 pub const FAULT_POINTS: &[&str] = &[

@@ -4,15 +4,15 @@ use outlast_core::{
     ConversationDocument, ConversationId, ConversationView, GenerationDocument, GenerationId,
     GenerationStatus, Message, Part, Segment, Seq, UserId, generation_document, head, view,
 };
-use outlast_store::{Document, Newest, Query, Record, StoreError, Table};
+use outlast_store::{Document, Newest, PAGE_BYTES, Query, Record, StoreError, Table};
 
 use crate::documents::{to_generation, to_message, to_state};
 use crate::engine::Engine;
 use crate::error::CommandError;
 use crate::follower::Follower;
 
-/// How much of the log one page of events may hold.
-const PAGE_BYTES: usize = 256 * 1024;
+/// How much of the log is read at once while a page of events is gathered.
+const READ_BYTES: usize = 128 * 1024;
 /// How many messages are looked at in one go for what a generation said.
 const CONTENT_PAGE: usize = 200;
 
@@ -185,7 +185,7 @@ impl Engine {
         self.page(query, paging, parse).await
     }
 
-    /// A page of a generation's events after a position.
+    /// A page of a generation's events after a position, limited in number and bytes.
     pub async fn events(
         &self,
         user: &UserId,
@@ -193,34 +193,80 @@ impl Engine {
         after: Option<Seq>,
         limit: usize,
     ) -> Result<EventPage, CommandError> {
-        let (document, _) = self.generation_now(user, id).await?;
-        if after > Some(document.last_seq) {
-            let tail = self.tail(&document.conversation_id).await?;
-            if after > Some(tail) {
-                return Err(CommandError::CursorAhead { tail });
-            }
+        let document = self.generation_document(user, id).await?;
+        let live = document.status.is_live();
+        if let Some(after) = after.filter(|after| *after > document.last_seq) {
+            self.must_exist(&document.conversation_id, after).await?;
         }
+        // The document of a live generation is older than its log, so the log is read to its end.
+        let last = if live { Seq(u64::MAX) } else { document.last_seq };
         let mut page = EventPage { records: Vec::new(), after: from(&document, after), ended: false };
-        while page.records.len() < limit && !page.ended && page.after < document.last_seq {
-            let read = self.shared.store.read(&document.conversation_id, page.after, PAGE_BYTES).await?;
+        let mut room = PAGE_BYTES;
+        while page.after < last && !page.ended {
+            let read = self.shared.store.read(&document.conversation_id, page.after, READ_BYTES).await?;
             if read.is_empty() {
-                // What is left of it is no longer kept.
-                page.after = document.last_seq;
+                break; // the tail, or retention has removed the rest
             }
             for record in read {
-                if page.records.len() == limit || page.ended {
-                    break;
+                let front = head(&record.bytes).map_err(|error| CommandError::Broken(error.to_string()))?;
+                if front.generation_id.as_ref() == Some(id) {
+                    let full = page.records.len() == limit || record.bytes.len() > room;
+                    if full && !page.records.is_empty() {
+                        return Ok(page);
+                    }
+                    room = room.saturating_sub(record.bytes.len());
+                    page.records.push(record.clone());
+                    page.ended = front.is_end();
                 }
                 page.after = record.seq;
-                let front = head(&record.bytes).map_err(|error| CommandError::Broken(error.to_string()))?;
-                if front.generation_id.as_deref() == Some(id.as_str()) {
-                    page.ended = front.is_end();
-                    page.records.push(record);
+                if page.ended {
+                    break;
                 }
             }
         }
-        page.ended |= page.after >= document.last_seq && !document.status.is_live();
+        if !live {
+            (page.after, page.ended) = (page.after.max(last), true);
+        }
         Ok(page)
+    }
+
+    /// The newest messages of a generation, ascending, and whether it has older ones.
+    pub(crate) async fn messages_of(
+        &self,
+        generation: &GenerationDocument,
+        limit: usize,
+    ) -> Result<(Vec<Message>, bool), CommandError> {
+        let order = |seq: Seq| i64::try_from(seq.0).unwrap_or(i64::MAX);
+        let mut after = Some((order(generation.last_seq.next()), String::new()));
+        let (mut messages, mut room, mut more) = (Vec::new(), PAGE_BYTES, false);
+        'gathered: while after.is_some() {
+            let query = Query {
+                table: Some(Table::Messages),
+                conversation: Some(generation.conversation_id.clone()),
+                after,
+                limit,
+                ..Query::default()
+            };
+            let listed = self.shared.store.list(query).await?;
+            for document in &listed.documents {
+                if document.order < order(generation.first_seq) {
+                    break 'gathered;
+                }
+                let message = to_message(document)?;
+                if message.generation_id.as_ref() != Some(&generation.id) {
+                    continue;
+                }
+                more = !messages.is_empty() && (messages.len() == limit || document.body.len() > room);
+                if more {
+                    break 'gathered;
+                }
+                room = room.saturating_sub(document.body.len());
+                messages.push(message);
+            }
+            after = listed.next;
+        }
+        messages.reverse();
+        Ok((messages, more))
     }
 
     /// Follows a generation from its first event or from a position. If it has ended before that position,
@@ -251,11 +297,17 @@ impl Engine {
         self.follower(id.clone(), after, None)
     }
 
-    /// Where the log ends, saved or only visible.
-    async fn tail(&self, conversation: &ConversationId) -> Result<Seq, CommandError> {
+    /// Refuses a position after the end of the log, saved or only visible.
+    async fn must_exist(&self, conversation: &ConversationId, seq: Seq) -> Result<(), CommandError> {
+        let before = Seq(seq.0.saturating_sub(1));
+        if !self.shared.store.read(conversation, before, 1).await?.is_empty() {
+            return Ok(());
+        }
+        // There is no record: it lies ahead, or retention has removed the end of the log.
         let loaded = self.shared.store.load(conversation, Newest::NONE).await?;
         let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
-        Ok(self.shared.slots.visible_tail(conversation).map_or(saved, |visible| visible.max(saved)))
+        let tail = self.shared.slots.visible_tail(conversation).map_or(saved, |visible| visible.max(saved));
+        if seq <= tail { Ok(()) } else { Err(CommandError::CursorAhead { tail }) }
     }
 
     fn follower(
@@ -271,7 +323,7 @@ impl Engine {
         Ok(Follower::new(self.shared.clone(), conversation, after, only))
     }
 
-    async fn generation_document(
+    pub(crate) async fn generation_document(
         &self,
         user: &UserId,
         id: &GenerationId,

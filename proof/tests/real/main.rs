@@ -16,6 +16,7 @@ mod refusals;
 mod resources;
 mod retention;
 mod retries;
+mod slow;
 mod stalls;
 mod starts;
 mod stopping;

@@ -32,7 +32,7 @@ async fn g3_i1_i2_i11_forty_readers_that_come_and_go_record_the_same_bytes() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g3_whoever_comes_after_the_end_gets_everything_and_the_stream_ends() -> anyhow::Result<()> {
+async fn g3_a_reader_that_comes_after_the_end_gets_everything_and_the_stream_ends() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let started = server.api().play(&upstream.script(30)).await?;
     server.api().until_ended(&started.generation).await?;
@@ -40,7 +40,7 @@ async fn g3_whoever_comes_after_the_end_gets_everything_and_the_stream_ends() ->
     let last = late.frames.last().map_or(0, |frame| frame.seq);
     Case::completed(&started, 30, vec![late]).check(server.api()).await?.clean()?;
 
-    // Nothing follows the end, so a reader that has it is told at once that there is no more.
+    // Nothing follows the end, so a reader that has it gets an empty stream at once.
     let path = format!("/v1/generations/{}/events?after={last}", started.generation);
     let rest = server.api().request(reqwest::Method::GET, &path).timeout(std::time::Duration::from_secs(10));
     assert_eq!(rest.send().await?.text().await?, "");
@@ -48,7 +48,7 @@ async fn g3_whoever_comes_after_the_end_gets_everything_and_the_stream_ends() ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g3_a_position_behind_the_end_of_an_older_generation_ends_at_once() -> anyhow::Result<()> {
+async fn g3_a_position_after_the_end_of_an_older_generation_ends_at_once() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let first = server.api().play(&upstream.script(5)).await?;
     server.api().until_ended(&first.generation).await?;
@@ -104,7 +104,7 @@ async fn o4_a_conversation_is_followed_from_a_snapshot_across_generations() -> a
     assert_eq!(shown["activeRun"], json!(null));
     let stored = Stored::read(api, &first.conversation).await?;
     let tail: Vec<_> = stored.log.iter().filter(|frame| frame.seq > snapshot.seq).collect();
-    assert_eq!(first_difference(&frames, &tail), None, "i11: snapshot and tail are the whole");
+    assert_eq!(first_difference(&frames, &tail), None, "i11: snapshot and tail add up to the log");
     assert_eq!(frames.last().and_then(|last| last.generation.clone()), Some(second.generation));
     Ok(())
 }

@@ -28,7 +28,7 @@ impl Socket {
         Ok(self.0.send(Message::text(frame.to_string())).await?)
     }
 
-    /// The next frame as text; pings are passed over.
+    /// The next frame as text, without pings.
     async fn next(&mut self) -> anyhow::Result<String> {
         loop {
             match bounded("a frame", LONG, self.0.next()).await?.context("the socket was closed")?? {
@@ -39,7 +39,7 @@ impl Socket {
         }
     }
 
-    /// Frames until one of this type, that one included.
+    /// Frames up to and including one of this type.
     async fn until(&mut self, kind: &str) -> anyhow::Result<Vec<String>> {
         let mut frames = Vec::new();
         loop {
@@ -53,7 +53,7 @@ impl Socket {
     }
 }
 
-/// Frames that are events of the log: answers to commands have no seq.
+/// Frames that are events of the log: replies to commands have no seq.
 fn events(frames: &[String]) -> anyhow::Result<Vec<String>> {
     let mut events = Vec::new();
     for frame in frames {
@@ -122,7 +122,7 @@ async fn o4_a_websocket_with_a_last_seq_gets_what_it_missed_instead() -> anyhow:
     }
     let mut ahead = Socket::hello(&server, &started.conversation, json!({"lastSeq": 99_999})).await?;
     let first: Value = serde_json::from_str(&ahead.next().await?)?;
-    assert_eq!(first["type"], "snapshot", "a position that is not valid gets a snapshot");
+    assert_eq!(first["type"], "snapshot", "an invalid position gets a snapshot");
     Ok(())
 }
 
@@ -157,7 +157,7 @@ async fn o3_x1_started_by_websocket_watched_by_sse_cancelled_by_websocket() -> a
         let answer: Value = serde_json::from_str(second.last().context("one at least")?)?;
         assert_eq!(answer["payload"]["success"], false);
         let mut frames = [first, second].concat();
-        // An answer and the event it is about come by two ways; either may be first.
+        // A reply and the event it is about take different paths; either may come first.
         if !frames.iter().any(|frame| frame.contains("\"type\":\"chat.cancelled\"")) {
             frames.extend(socket.until("chat.cancelled").await?);
         }
@@ -173,7 +173,7 @@ async fn o3_x1_started_by_websocket_watched_by_sse_cancelled_by_websocket() -> a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o3_what_a_websocket_cannot_take_is_answered_and_changes_nothing() -> anyhow::Result<()> {
+async fn o3_an_invalid_command_gets_an_error_and_changes_nothing() -> anyhow::Result<()> {
     let (server, _upstream) = both().await?;
     let id = titled(&server).await?;
     let before = server.api().view(&id).await?["lastSeq"].clone();
@@ -192,13 +192,13 @@ async fn o3_what_a_websocket_cannot_take_is_answered_and_changes_nothing() -> an
         assert_eq!((&answer["type"], &answer["payload"]["code"]), (&json!("error"), &json!(code)), "{frame}");
     }
     let url = format!("ws://{}/v1/conversations/conv_x/ws", server.address());
-    assert!(connect_async(url).await.is_err(), "b5: a conversation that is not there");
+    assert!(connect_async(url).await.is_err(), "b5: a conversation that does not exist");
     assert_eq!(server.api().view(&id).await?["messages"], json!([]));
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x6_a_server_that_stops_says_goodbye() -> anyhow::Result<()> {
+async fn x6_a_server_that_stops_sends_a_close_frame() -> anyhow::Result<()> {
     let (mut server, _upstream) = both().await?;
     let mut socket = Socket::hello(&server, &titled(&server).await?, json!({})).await?;
     socket.until("snapshot").await?;
@@ -208,7 +208,7 @@ async fn x6_a_server_that_stops_says_goodbye() -> anyhow::Result<()> {
             match socket.0.next().await {
                 Some(Ok(Message::Close(reason))) => return Ok(reason),
                 Some(Ok(_)) => {}
-                other => bail!("no goodbye: {other:?}"),
+                other => bail!("no close frame: {other:?}"),
             }
         }
     });

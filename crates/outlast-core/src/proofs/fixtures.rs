@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use super::scenarios::SCENARIOS;
 use crate::testing::*;
-use crate::{Entry, Event, Transcript, decode, encode, head};
+use crate::{Entry, Event, Head, Transcript, decode, encode, head};
 
 fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../../fixtures"].iter().collect()
@@ -112,7 +112,7 @@ fn every_line_reads_back_to_the_same_bytes() {
             assert_eq!(String::from_utf8(encode(&entry)).unwrap(), line);
             let head = head(line.as_bytes()).unwrap();
             assert_eq!(head.is_end(), entry.event.is_end());
-            assert_eq!(head.generation_id.as_deref(), entry.generation.as_ref().map(|id| id.as_str()));
+            assert_eq!(head, Head::of(&entry));
         }
     }
 }

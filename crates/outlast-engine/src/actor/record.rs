@@ -25,7 +25,7 @@ impl Actor {
             state.apply_all(&entries);
             self.unfolded += size(&records);
             self.journal.hold(&records);
-            self.feed.publish_unsaved(Batch::new(records));
+            self.feed.publish_unsaved(Batch::live(&entries, records));
             return self.save_later().await;
         }
         let unfolded = self.unfolded + size(&records);
@@ -46,7 +46,7 @@ impl Actor {
             self.count_live();
         }
         fault::point("record.applied");
-        self.feed.publish(Batch::new(records));
+        self.feed.publish(Batch::live(&entries, records));
         fault::point("record.visible");
         Ok(())
     }

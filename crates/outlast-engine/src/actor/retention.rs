@@ -53,7 +53,7 @@ async fn remove_events(
         let head = head(&record.bytes);
         record.seq <= generation.last_seq
             && Some(record.seq) != kept
-            && head.is_ok_and(|head| head.generation_id.as_deref() == Some(generation.id.as_str()))
+            && head.is_ok_and(|head| head.generation_id.as_ref() == Some(&generation.id))
     };
     let mut after = Seq(generation.first_seq.0.saturating_sub(1));
     let mut removed = false;

@@ -11,6 +11,7 @@ use super::App;
 use super::body::{Id, Json, Params, request_id};
 use super::error::Problem;
 use super::generations::paging;
+use super::streamed::StreamedJson;
 
 /// Messages in a view if nothing is said, and at most.
 pub(crate) const MESSAGES_USUAL: usize = 200;
@@ -38,7 +39,7 @@ pub(crate) async fn create(
 
 pub(crate) async fn list(State(app): State<App>, params: Params) -> Result<Response, Problem> {
     let page = app.engine().conversations(&app.user(), paging(&params)?).await?;
-    Ok(axum::Json(json!({"data": page.data, "nextCursor": page.next_cursor})).into_response())
+    Ok(StreamedJson(json!({"data": page.data, "nextCursor": page.next_cursor})).into_response())
 }
 
 pub(crate) async fn read(
@@ -47,7 +48,7 @@ pub(crate) async fn read(
     params: Params,
 ) -> Result<Response, Problem> {
     let limit = params.limit(MESSAGES_USUAL, MESSAGES_MOST)?;
-    Ok(axum::Json(app.engine().view(&app.user(), &id, limit).await?).into_response())
+    Ok(StreamedJson(app.engine().view(&app.user(), &id, limit).await?).into_response())
 }
 
 pub(crate) async fn messages(
@@ -58,7 +59,7 @@ pub(crate) async fn messages(
     let limit = params.limit(MESSAGES_USUAL, MESSAGES_MOST)?;
     let before = params.number("before")?.map(Seq);
     let (data, has_more) = app.engine().messages(&app.user(), &id, before, limit).await?;
-    Ok(axum::Json(json!({"data": data, "hasMore": has_more})).into_response())
+    Ok(StreamedJson(json!({"data": data, "hasMore": has_more})).into_response())
 }
 
 pub(crate) async fn update(

@@ -1,30 +1,26 @@
-//! Events as a stream (SSE) or as pages.
+//! Events as a stream (SSE) or as pages of JSON.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use futures_util::stream::{self, Stream, StreamExt};
-use outlast_core::{ConversationId, ConversationView, GenerationId, Heads, Seq};
-use outlast_engine::{CommandError, FollowError, Follower};
-use outlast_store::Record;
+use futures_util::stream::{self, Stream};
+use outlast_core::{ConversationId, GenerationId, Seq};
+use outlast_engine::{Batch, CommandError, EventStream, Frame, Snapshot};
 use serde::Serialize;
-use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::time::Interval;
-use tokio_util::sync::CancellationToken;
 
 use super::App;
 use super::body::{Id, Params};
-use super::conversations::MESSAGES_USUAL;
 use super::error::Problem;
+use super::streamed::{StreamedJson, json_pieces};
 
-/// A silent stream says at least this often that it is alive.
-pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Events in a page if nothing is said, and at most.
+/// A comment, which clients ignore and proxies take for traffic.
+pub(crate) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
+/// Events on a page by default, and at most. Bytes limit a page too.
 const EVENTS_USUAL: usize = 100;
 const EVENTS_MOST: usize = 1_000;
 
@@ -40,10 +36,8 @@ pub(crate) async fn of_generation(
         Some("sse") | None => {}
         Some(other) => return Err(Problem::invalid("format", format!("{other:?} is not sse or json"))),
     }
-    let user = app.user();
-    let follower = app.engine().follow_generation(&user, &id, after).await?;
-    follower.check().await?;
-    Ok(event_stream(follow(app, follower, Instead::End)))
+    let events = app.engine().stream_generation(&app.user(), &id, after).await?;
+    Ok(event_stream(frames(events)))
 }
 
 pub(crate) async fn of_conversation(
@@ -52,29 +46,22 @@ pub(crate) async fn of_conversation(
     headers: HeaderMap,
     params: Params,
 ) -> Result<Response, Problem> {
-    let user = app.user();
-    if let Some(after) = cursor(&headers, &params)? {
-        let follower = app.engine().follow_conversation(&user, &id, after).await?;
-        follower.check().await?;
-        return Ok(event_stream(follow(app, follower, Instead::GoOn)));
-    }
-    let view = app.engine().view(&user, &id, MESSAGES_USUAL).await?;
-    let follower = app.engine().follow_conversation(&user, &id, view.last_seq).await?;
-    let first = stream::iter([Ok(snapshot_frame(&view))]);
-    Ok(event_stream(first.chain(follow(app, follower, Instead::GoOn))))
+    let after = cursor(&headers, &params)?;
+    let events = app.engine().stream_conversation(&app.user(), &id, after).await?;
+    Ok(event_stream(frames(events)))
 }
 
-/// Where the reader stands: `?after=`, or what a browser repeats in `Last-Event-ID`.
+/// The client's position: `?after=`, or `Last-Event-ID`, which browsers send when they reconnect.
 fn cursor(headers: &HeaderMap, params: &Params) -> Result<Option<Seq>, Problem> {
     if let Some(after) = params.number("after")? {
         return Ok(Some(Seq(after)));
     }
     let Some(last) = headers.get("last-event-id") else { return Ok(None) };
     let last = last.to_str().ok().and_then(|text| text.trim().parse().ok());
-    last.map(|seq| Some(Seq(seq))).ok_or_else(|| Problem::invalid("Last-Event-ID", "is not a position"))
+    last.map(|seq| Some(Seq(seq))).ok_or_else(|| Problem::invalid("Last-Event-ID", "must be a whole number"))
 }
 
-/// The events are the very bytes of the log, as every other reader gets them.
+/// The events are the bytes of the log, as in every stream.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct EventsPage<'a> {
@@ -94,83 +81,34 @@ async fn page(
     let lines = page.records.iter().map(|record| serde_json::from_slice(&record.bytes));
     let data: Result<Vec<&RawValue>, _> = lines.collect();
     let data = data.map_err(|error| CommandError::Broken(error.to_string()))?;
-    Ok(axum::Json(EventsPage { data, next_after: page.after, ended: page.ended }).into_response())
+    Ok(StreamedJson(EventsPage { data, next_after: page.after, ended: page.ended }).into_response())
 }
 
-/// What a reader gets in place of events that are no longer kept.
-#[derive(Clone, Copy)]
-enum Instead {
-    /// The messages, and that is all: the generation is long over.
-    End,
-    /// The messages, and then what happens from there.
-    GoOn,
-}
-
-struct Following {
-    app: App,
-    conversation: ConversationId,
-    follower: Option<Follower>,
-    instead: Instead,
-    keep_alive: Interval,
-    stopping: CancellationToken,
-}
-
-fn follow(app: App, follower: Follower, instead: Instead) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let conversation = follower.conversation().clone();
-    let stopping = app.engine().stopping();
-    let start = tokio::time::Instant::now() + KEEP_ALIVE;
-    let keep_alive = tokio::time::interval_at(start, KEEP_ALIVE);
-    let following = Following { app, conversation, follower: Some(follower), instead, keep_alive, stopping };
-    stream::unfold(following, |mut following| async move {
-        let frame = following.next().await?;
-        Some((Ok(frame), following))
+/// The frames of a stream in SSE's form, until it is over for whatever reason: the client comes back with its
+/// position if it wants more.
+fn frames(events: EventStream) -> impl Stream<Item = Result<Bytes, Infallible>> {
+    let unsent: VecDeque<Bytes> = VecDeque::new();
+    stream::unfold((events, unsent), |(mut events, mut unsent)| async move {
+        while unsent.is_empty() {
+            match events.next().await.ok()? {
+                Frame::Events(batch) => unsent.push_back(batch.wire(encode)),
+                Frame::Snapshot(snapshot) => unsent.extend(encode_snapshot(&snapshot)),
+                Frame::KeepAlive => unsent.push_back(KEEP_ALIVE),
+            }
+        }
+        unsent.pop_front().map(|bytes| (Ok(bytes), (events, unsent)))
     })
 }
 
-impl Following {
-    async fn next(&mut self) -> Option<Bytes> {
-        let follower = self.follower.as_mut()?;
-        let next = tokio::select! {
-            biased;
-            next = follower.next() => next,
-            _ = self.keep_alive.tick() => return Some(Bytes::from_static(b": keep-alive\n\n")),
-            // The reader comes back to whoever serves then; the events are not over.
-            () = self.stopping.cancelled() => return None,
-        };
-        match next {
-            Ok(Some(batch)) => Some(batch.wire(frames)),
-            Ok(None) => None,
-            Err(FollowError::Trimmed { .. } | FollowError::Ahead { .. }) => self.snapshot().await,
-            Err(FollowError::Store(error)) => {
-                tracing::warn!(%error, "a reader is dropped: the log cannot be read");
-                None
-            }
-        }
-    }
-
-    async fn snapshot(&mut self) -> Option<Bytes> {
-        self.follower = None;
-        let user = self.app.user();
-        let view = self.app.engine().view(&user, &self.conversation, MESSAGES_USUAL).await.ok()?;
-        if let Instead::GoOn = self.instead {
-            let follower =
-                self.app.engine().follow_conversation(&user, &self.conversation, view.last_seq).await;
-            self.follower = Some(follower.ok()?);
-        }
-        Some(snapshot_frame(&view))
-    }
-}
-
-/// Records as SSE frames.
-pub(crate) fn frames(records: &[Record]) -> Bytes {
-    let size = records.iter().map(|record| record.bytes.len() + 64).sum();
+fn encode(batch: &Batch) -> Bytes {
+    /// More than `id`, `event` and `data` take.
+    const FRAMING: usize = 64;
+    let size = batch.records().iter().map(|record| record.bytes.len() + FRAMING).sum();
     let mut out = Vec::with_capacity(size);
-    let mut heads = Heads::default();
-    for record in records {
+    for (record, head) in batch.iter() {
         out.extend_from_slice(b"id: ");
         out.extend_from_slice(itoa::Buffer::new().format(record.seq.0).as_bytes());
-        // A name that cannot be read leaves the event to those who look at the data.
-        if let Ok(head) = heads.of(&record.bytes) {
+        if !head.kind.is_empty() {
             out.extend_from_slice(b"\nevent: ");
             out.extend_from_slice(head.kind.as_bytes());
         }
@@ -181,20 +119,11 @@ pub(crate) fn frames(records: &[Record]) -> Bytes {
     out.into()
 }
 
-/// A view as an event. It is no event of the log: it stands for all of them up to its seq.
-pub(crate) fn snapshot_event(view: &ConversationView) -> serde_json::Value {
-    json!({
-        "seq": view.last_seq,
-        "ts": outlast_engine::Clock::System.now(),
-        "generationId": null,
-        "requestId": null,
-        "type": "snapshot",
-        "payload": view,
-    })
-}
-
-fn snapshot_frame(view: &ConversationView) -> Bytes {
-    format!("id: {}\nevent: snapshot\ndata: {}\n\n", view.last_seq, snapshot_event(view)).into()
+fn encode_snapshot(snapshot: &Snapshot) -> Vec<Bytes> {
+    let mut pieces = vec![format!("id: {}\nevent: snapshot\ndata: ", snapshot.seq).into()];
+    pieces.extend(json_pieces(snapshot));
+    pieces.push(Bytes::from_static(b"\n\n"));
+    pieces
 }
 
 pub(crate) fn event_stream(

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::App;
 use super::body::{Id, Json, Params, request_id};
 use super::error::Problem;
+use super::streamed::StreamedJson;
 
 /// Entries of a list if nothing is said, and at most.
 const PAGE_USUAL: usize = 50;
@@ -128,7 +129,7 @@ pub(crate) async fn start(
 }
 
 pub(crate) async fn read(State(app): State<App>, Id(id): Id<GenerationId>) -> Result<Response, Problem> {
-    Ok(axum::Json(app.engine().generation(&app.user(), &id).await?).into_response())
+    Ok(StreamedJson(app.engine().generation(&app.user(), &id).await?).into_response())
 }
 
 pub(crate) async fn list(State(app): State<App>, params: Params) -> Result<Response, Problem> {
@@ -141,7 +142,7 @@ pub(crate) async fn list(State(app): State<App>, params: Params) -> Result<Respo
     };
     let conversation = params.text("conversationId").map(ConversationId::from);
     let page = app.engine().generations(&app.user(), conversation, status, paging(&params)?).await?;
-    Ok(axum::Json(json!({"data": page.data, "nextCursor": page.next_cursor})).into_response())
+    Ok(StreamedJson(json!({"data": page.data, "nextCursor": page.next_cursor})).into_response())
 }
 
 pub(crate) fn paging(params: &Params) -> Result<Paging, Problem> {

@@ -14,6 +14,7 @@ use super::App;
 use super::body::{Id, Json};
 use super::error::Problem;
 use super::generations::OnlyName;
+use super::streamed::StreamedJson;
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -64,7 +65,7 @@ pub(crate) fn job_status(status: GenerationStatus) -> &'static str {
 pub(crate) async fn read(State(app): State<App>, Id(id): Id<GenerationId>) -> Result<Response, Problem> {
     let user = app.user();
     let document = app.engine().generation(&user, &id).await?;
-    Ok(axum::Json(Job::new(user, document)).into_response())
+    Ok(StreamedJson(Job::new(user, document)).into_response())
 }
 
 pub(crate) async fn abort(

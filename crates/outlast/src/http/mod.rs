@@ -12,6 +12,7 @@ mod generations;
 mod guard;
 mod jobs;
 mod producers;
+mod streamed;
 mod websocket;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The WebSocket of a conversation: the same events as everywhere, and commands on the way back.
+//! The WebSocket of a conversation: the same events as in every stream one way, commands the other way.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use futures_util::SinkExt;
 use outlast_core::{ConversationId, Decided, Decision, GenerationId, Seq};
-use outlast_engine::{FollowError, Follower, ToolDecision};
+use outlast_engine::{CommandError, EventStream, Frame as EventFrame, Snapshot, StreamEnd, ToolDecision};
 use outlast_store::Record;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -18,14 +18,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::App;
 use super::body::{Id, parse};
-use super::conversations::MESSAGES_USUAL;
 use super::error::Problem;
-use super::events::{KEEP_ALIVE, snapshot_event};
 use super::generations::{StartBody, started_json};
 
-/// A client must say hello in this time.
+/// A client must send `hello` within this time, or the connection is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// A client that takes nothing for this long is dropped. It can come back where it was.
+/// A client that takes nothing for this long is dropped. It can come back with its position.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a client may send.
@@ -70,11 +68,11 @@ pub(crate) async fn connect(
     let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;
     app.engine().view(&app.user(), &id, 0).await?;
     let upgrade = upgrade.max_message_size(app.0.body_bytes).max_frame_size(app.0.body_bytes);
-    // The server waits for sessions when it stops, as for every other connection.
+    // The server waits for sessions when it stops, like for every other connection.
     let counted = app.0.connections.token();
     let session = move |socket| async move {
         let mut session = Session { app, id, socket };
-        // Whatever ends it, the client comes back with its last position.
+        // Whatever ends the session, the client comes back with its last position.
         if let Err(Gone::Stopping) = session.serve().await {
             session.say_goodbye().await;
         }
@@ -89,19 +87,18 @@ struct Session {
     socket: WebSocket,
 }
 
-/// The connection is of no use any more.
+/// Why a session is over.
 enum Gone {
-    /// The client went away, stalled, or does not speak our language.
+    /// The client went away, stalled, or broke the protocol; or the conversation cannot be read.
     Client,
-    /// The server stops.
+    /// The server is stopping.
     Stopping,
 }
 
 impl Session {
     async fn serve(&mut self) -> Result<(), Gone> {
         let stopping = self.app.engine().stopping();
-        let mut follower = self.greet().await?;
-        let mut keep_alive = tokio::time::interval(KEEP_ALIVE);
+        let mut events = self.greet().await?;
         let mut unsent: VecDeque<Record> = VecDeque::new();
         loop {
             tokio::select! {
@@ -111,22 +108,20 @@ impl Session {
                     Some(Ok(message)) => self.receive(message).await?,
                     Some(Err(_)) | None => return Err(Gone::Client),
                 },
-                // One by one: a Stop must not wait behind a page of events on a slow line.
+                // One by one: a cancel must not wait behind a page of events on a slow line.
                 Some(record) = async { unsent.pop_front() } => self.pass_on(record, unsent.is_empty()).await?,
-                next = follower.next() => match next {
-                    Ok(Some(batch)) => unsent.extend(batch.records().iter().cloned()),
-                    Ok(None) => return Err(Gone::Client),
-                    Err(FollowError::Trimmed { .. } | FollowError::Ahead { .. }) => {
-                        follower = self.snapshot().await?;
-                    }
-                    Err(FollowError::Store(_)) => return Err(Gone::Client),
+                next = events.next() => match next {
+                    Ok(EventFrame::Events(batch)) => unsent.extend(batch.records().iter().cloned()),
+                    Ok(EventFrame::Snapshot(snapshot)) => self.send_snapshot(snapshot).await?,
+                    Ok(EventFrame::KeepAlive) => self.send_message(Message::Ping(Vec::new().into())).await?,
+                    Err(StreamEnd::Stopping) => return Err(Gone::Stopping),
+                    Err(StreamEnd::Complete | StreamEnd::Failed(_)) => return Err(Gone::Client),
                 },
-                _ = keep_alive.tick() => self.send_message(Message::Ping(Vec::new().into())).await?,
             }
         }
     }
 
-    /// An event as the log has it; what was passed on before goes out with the last one of a batch.
+    /// Sends an event as the log has it. The socket is flushed with the last one of a batch.
     async fn pass_on(&mut self, record: Record, last: bool) -> Result<(), Gone> {
         let text = Utf8Bytes::try_from(record.bytes).map_err(|_| Gone::Client)?;
         if last {
@@ -135,14 +130,15 @@ impl Session {
         in_time(self.socket.feed(Message::Text(text))).await
     }
 
-    /// Tells a client that it may come back soon.
+    /// Tells the client that it may come back soon.
     async fn say_goodbye(&mut self) {
-        let goodbye = CloseFrame { code: close_code::AWAY, reason: "the server stops; come back".into() };
+        let goodbye =
+            CloseFrame { code: close_code::AWAY, reason: "the server is stopping; reconnect".into() };
         self.send_message(Message::Close(Some(goodbye))).await.ok();
     }
 
-    /// Waits for the client to say where it stands, and takes it from there.
-    async fn greet(&mut self) -> Result<Follower, Gone> {
+    /// Waits for `hello`, which has the client's position, and starts the stream there.
+    async fn greet(&mut self) -> Result<EventStream, Gone> {
         let deadline = Instant::now() + HELLO_TIMEOUT;
         let stopping = self.app.engine().stopping();
         loop {
@@ -157,33 +153,30 @@ impl Session {
             };
             let hello = match parse::<Frame>(text.as_bytes()) {
                 Ok(frame) if frame.kind == "hello" => payload::<Hello>(frame.payload.as_deref(), true),
-                Ok(_) => Err(Problem::invalid("type", "say hello first")),
+                Ok(_) => Err(Problem::invalid("type", "send hello first")),
                 Err(problem) => Err(problem),
             };
             match hello {
-                Ok(Hello { last_seq: Some(seq) }) => {
-                    let user = self.app.user();
-                    let engine = self.app.engine();
-                    let follower = engine
-                        .follow_conversation(&user, &self.id, Seq(seq))
-                        .await
-                        .map_err(|_| Gone::Client)?;
-                    return match follower.check().await {
-                        Ok(()) => Ok(follower),
-                        Err(_) => self.snapshot().await,
-                    };
-                }
-                Ok(Hello { last_seq: None }) => return self.snapshot().await,
+                Ok(Hello { last_seq }) => return self.follow(last_seq.map(Seq)).await,
                 Err(problem) => self.refuse(None, &problem).await?,
             }
         }
     }
 
-    async fn snapshot(&mut self) -> Result<Follower, Gone> {
-        let user = self.app.user();
-        let view = self.app.engine().view(&user, &self.id, MESSAGES_USUAL).await.map_err(|_| Gone::Client)?;
-        self.send(snapshot_event(&view).to_string()).await?;
-        self.app.engine().follow_conversation(&user, &self.id, view.last_seq).await.map_err(|_| Gone::Client)
+    /// The events after a position. One after the end of the log gets a snapshot, as if none had been given.
+    async fn follow(&mut self, after: Option<Seq>) -> Result<EventStream, Gone> {
+        let (engine, user) = (self.app.engine(), self.app.user());
+        let mut events = engine.stream_conversation(&user, &self.id, after).await;
+        if let Err(CommandError::CursorAhead { .. }) = events {
+            events = engine.stream_conversation(&user, &self.id, None).await;
+        }
+        events.map_err(|_| Gone::Client)
+    }
+
+    async fn send_snapshot(&mut self, snapshot: Box<Snapshot>) -> Result<(), Gone> {
+        let text = serde_json::to_string(&snapshot).map_err(|_| Gone::Client)?;
+        drop(snapshot); // a slow client holds the text alone
+        self.send(text).await
     }
 
     async fn receive(&mut self, message: Message) -> Result<(), Gone> {
@@ -192,12 +185,12 @@ impl Session {
             Message::Ping(_) | Message::Pong(_) => return Ok(()),
             Message::Binary(_) | Message::Close(_) => return Err(Gone::Client),
         };
-        let (request, answer) = match parse::<Frame>(text.as_bytes()) {
+        let (request, reply) = match parse::<Frame>(text.as_bytes()) {
             Ok(frame) => (frame.request_id.clone(), self.obey(frame).await),
             Err(problem) => (None, Err(problem)),
         };
-        match answer {
-            Ok(answer) => self.send(answer.to_string()).await,
+        match reply {
+            Ok(reply) => self.send(reply.to_string()).await,
             Err(problem) => self.refuse(request, &problem).await,
         }
     }
@@ -210,13 +203,12 @@ impl Session {
                 let body: StartBody = payload(raw, false)?;
                 let body = body.in_conversation(self.id.clone(), frame.request_id.clone());
                 let started = self.app.engine().start(&user, body.into_request(&HeaderMap::new())?).await?;
-                let answer = json!({
+                Ok(json!({
                     "type": "chat.accepted",
                     "requestId": frame.request_id,
                     "generationId": started.generation,
                     "payload": started_json(&started),
-                });
-                Ok(answer)
+                }))
             }
             "chat.cancel" => {
                 let Cancel { generation_id } = payload(raw, false)?;
@@ -228,9 +220,9 @@ impl Session {
                     "payload": {"success": cancelled.success, "status": cancelled.status},
                 }))
             }
-            // Pings of the protocol never reach a page's script; this one it can hear.
+            // Scripts in a browser never see the protocol's own pings; they can use this one.
             "ping" => Ok(json!({"type": "pong", "requestId": frame.request_id})),
-            "hello" => Err(Problem::invalid("type", "hello was said; connect again to say it again")),
+            "hello" => Err(Problem::invalid("type", "hello was already received; reconnect to send another")),
             "approval.submit" => {
                 let Submit { generation_id, tool_use_id, decision, reason, always, hash } =
                     payload(raw, false)?;
@@ -244,13 +236,13 @@ impl Session {
                     "payload": {"success": true, "status": status},
                 }))
             }
-            other => Err(Problem::invalid("type", format!("{other:?} is not known"))),
+            other => Err(Problem::invalid("type", format!("{other:?} is not a known type"))),
         }
     }
 
     async fn refuse(&mut self, request: Option<String>, problem: &Problem) -> Result<(), Gone> {
-        let answer = json!({"type": "error", "requestId": request, "payload": problem.to_json()});
-        self.send(answer.to_string()).await
+        let reply = json!({"type": "error", "requestId": request, "payload": problem.to_json()});
+        self.send(reply.to_string()).await
     }
 
     async fn send(&mut self, text: String) -> Result<(), Gone> {

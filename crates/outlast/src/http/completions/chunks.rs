@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::error::Problem;
 use super::is_settled;
 
-/// Turns one generation into chunks. What it has said so far comes first, then event by event what it says.
+/// Turns one generation into chunks: first what its document has, then one event after the other.
 pub(super) struct Chunks {
     job: GenerationId,
     id: String,
@@ -16,7 +16,7 @@ pub(super) struct Chunks {
     include_usage: bool,
     usage: Usage,
     tools: usize,
-    /// Whether anything was sent that could be withdrawn.
+    /// Whether anything was sent that could be retracted.
     said: bool,
     over: bool,
     out: Vec<u8>,
@@ -43,7 +43,7 @@ impl Usage {
     }
 }
 
-/// One chunk. `usage` is left out unless the client wants to be told; then it is null in all but the last.
+/// One chunk. Without `include_usage` there is no `usage`; with it, `usage` is null in all but the last chunk.
 #[derive(Serialize)]
 struct Chunk<'a> {
     id: &'a str,
@@ -55,19 +55,18 @@ struct Chunk<'a> {
     usage: Option<Option<Usage>>,
 }
 
-/// A generation's name as a completion.
 pub(super) fn completion_id(document: &GenerationDocument) -> String {
     format!("chatcmpl-{}", document.id)
 }
 
-/// In seconds, as OpenAI counts.
+/// In seconds, as in OpenAI's API.
 pub(super) fn created(document: &GenerationDocument) -> i64 {
     document.created_at.0.div_euclid(1000)
 }
 
 impl Chunks {
-    /// Begins with a role, and with what the generation has said and not withdrawn by now. A repeat of a
-    /// request so begins where the answer stands, whatever happened on the way.
+    /// Starts with the role and with everything the generation has said and not retracted so far. So a
+    /// repeated request gets the whole answer, whatever happened to the first one.
     pub(super) fn new(document: &GenerationDocument, include_usage: bool) -> Chunks {
         let mut chunks = Chunks {
             job: document.id.clone(),
@@ -91,7 +90,7 @@ impl Chunks {
         chunks
     }
 
-    /// Ends the stream as the generation has ended, or because it waits for a person.
+    /// Ends the stream because the generation has ended or waits for a person.
     pub(super) fn settle(&mut self, document: &GenerationDocument) {
         match document.status {
             GenerationStatus::Completed => self.finish(document.end_reason.as_deref().unwrap_or_default()),
@@ -99,17 +98,16 @@ impl Chunks {
         }
     }
 
-    /// Whether the stream is at its end.
     pub(super) fn over(&self) -> bool {
         self.over
     }
 
-    /// What there is to send.
+    /// The chunks that have not been sent yet.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Takes in the next event. An end that has more to tell than the event is left to the document.
+    /// Takes the next event. How a generation without an answer ended is in its document, not in the event.
     pub(super) fn event(&mut self, event: &Event) -> Next {
         if self.over {
             return Next::GoOn;
@@ -146,7 +144,7 @@ impl Chunks {
         Next::GoOn
     }
 
-    /// Ends the stream with an error, so that the client's library raises it.
+    /// Ends the stream with an error, which the client's library raises.
     pub(super) fn fail(&mut self, problem: &Problem) {
         write(&mut self.out, &json!({"error": problem.error_object()}));
         self.over = true;
@@ -201,16 +199,14 @@ fn write(out: &mut Vec<u8>, data: &impl Serialize) {
     out.extend_from_slice(b"\n\n");
 }
 
-/// What an event asks of whoever reads the log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
-    /// Nothing.
     GoOn,
-    /// Look at the document: the generation has settled without an answer.
+    /// The generation has ended, or waits for a person, without an answer: read its document.
     Settled,
 }
 
-/// A call of a tool as OpenAI writes it.
+/// A tool call in OpenAI's form.
 pub(super) fn tool_call(id: &str, name: &str, input: &Value) -> Value {
     let arguments = match input {
         Value::String(text) => text.clone(),
@@ -219,7 +215,7 @@ pub(super) fn tool_call(id: &str, name: &str, input: &Value) -> Value {
     json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
 }
 
-/// Why it stopped, in OpenAI's words. What no word fits has at least stopped.
+/// Maps every vendor's reason to one of OpenAI's. An unknown one is `stop`.
 pub(super) fn finish_reason(reason: &str) -> &'static str {
     match reason {
         "length" | "max_tokens" | "model_context_window_exceeded" => "length",
@@ -234,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b3_every_vendors_reason_has_a_word_of_openai() {
+    fn b3_every_vendors_finish_reason_maps_to_one_of_openais() {
         for (reason, expected) in [
             ("stop", "stop"),
             ("end_turn", "stop"),
@@ -252,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn b3_arguments_that_are_no_object_are_handed_on_as_they_are() {
+    fn b3_arguments_that_are_not_an_object_are_passed_on_unchanged() {
         assert_eq!(tool_call("c", "t", &json!("{\"a\":"))["function"]["arguments"], "{\"a\":");
         assert_eq!(tool_call("c", "t", &json!({"a": 1}))["function"]["arguments"], "{\"a\":1}");
     }

@@ -6,37 +6,28 @@ use axum::body::Bytes;
 use axum::response::Response;
 use futures_util::stream;
 use outlast_core::{GenerationId, decode};
-use outlast_engine::{Batch, CommandError, Follower};
-use tokio::time::Interval;
-use tokio_util::sync::CancellationToken;
+use outlast_engine::{Batch, CommandError, EventStream, Frame, StreamEnd};
 
 use super::super::App;
 use super::super::error::Problem;
 use super::super::events::{KEEP_ALIVE, event_stream};
 use super::chunks::{Chunks, Next};
+use super::is_settled;
 
 struct Streaming {
     app: App,
     id: GenerationId,
-    follower: Follower,
+    events: EventStream,
     chunks: Chunks,
-    keep_alive: Interval,
-    stopping: CancellationToken,
 }
 
 pub(super) async fn follow(app: &App, id: &GenerationId, include_usage: bool) -> Result<Response, Problem> {
     let user = app.user();
     let document = app.engine().generation(&user, id).await?;
-    // What the document tells is not followed again: its last event is where following begins.
-    let follower = app.engine().follow_generation(&user, id, Some(document.last_seq)).await?;
-    let streaming = Streaming {
-        app: app.clone(),
-        id: id.clone(),
-        follower,
-        chunks: Chunks::new(&document, include_usage),
-        keep_alive: tokio::time::interval_at(tokio::time::Instant::now() + KEEP_ALIVE, KEEP_ALIVE),
-        stopping: app.engine().stopping(),
-    };
+    // The document has everything up to its last event, so the stream starts after that.
+    let events = app.engine().stream_generation(&user, id, Some(document.last_seq)).await?;
+    let chunks = Chunks::new(&document, include_usage);
+    let streaming = Streaming { app: app.clone(), id: id.clone(), events, chunks };
     let frames = stream::unfold(streaming, |mut streaming| async move {
         let frame = streaming.next().await?;
         Some((Ok::<Bytes, Infallible>(frame), streaming))
@@ -54,19 +45,18 @@ impl Streaming {
             if self.chunks.over() {
                 return None;
             }
-            let next = tokio::select! {
-                biased;
-                next = self.follower.next() => next,
-                _ = self.keep_alive.tick() => return Some(Bytes::from_static(b": keep-alive\n\n")),
-                () = self.stopping.cancelled() => {
-                    self.leave(Problem::draining());
-                    continue;
+            match self.events.next().await {
+                Ok(Frame::Events(batch)) => self.read(&batch).await,
+                Ok(Frame::KeepAlive) => return Some(KEEP_ALIVE),
+                Ok(Frame::Snapshot(_)) | Err(StreamEnd::Complete) => {
+                    self.settle().await;
+                    if !self.chunks.over() {
+                        // Text that was sent before it was saved is lost, and the answer starts again.
+                        self.chunks.fail(&Problem::retracted(&self.id));
+                    }
                 }
-            };
-            match next {
-                Ok(Some(batch)) => self.read(&batch).await,
-                Ok(None) => self.settle().await, // its end lies where following began
-                Err(error) => self.leave(error.into()),
+                Err(StreamEnd::Stopping) => self.leave(Problem::draining()),
+                Err(StreamEnd::Failed(error)) => self.leave(error.into()),
             }
         }
     }
@@ -76,7 +66,7 @@ impl Streaming {
             match decode(&record.bytes) {
                 Ok(entry) => {
                     if self.chunks.event(&entry.event) == Next::Settled {
-                        return self.settle().await;
+                        self.settle().await;
                     }
                 }
                 Err(error) => return self.leave(CommandError::Broken(error.to_string()).into()),
@@ -84,11 +74,12 @@ impl Streaming {
         }
     }
 
-    /// Ends the stream as the document says.
+    /// Ends the stream as the document says. One that was interrupted may have been resumed since.
     async fn settle(&mut self) {
         let user = self.app.user();
         match self.app.engine().generation(&user, &self.id).await {
-            Ok(document) => self.chunks.settle(&document),
+            Ok(document) if is_settled(document.status) => self.chunks.settle(&document),
+            Ok(_) => {}
             Err(error) => self.leave(error.into()),
         }
     }

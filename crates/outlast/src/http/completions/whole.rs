@@ -1,24 +1,25 @@
-//! A generation as one completion, when it is over.
+//! A generation as one completion, sent when it has ended.
 
 use axum::response::{IntoResponse, Response};
-use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Part, head, plain_text};
-use outlast_engine::Follower;
+use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Head, Part, plain_text};
+use outlast_engine::{Frame, StreamEnd};
 use serde_json::{Value, json};
 
 use super::super::App;
 use super::super::error::Problem;
+use super::super::streamed::StreamedJson;
 use super::chunks::{Usage, completion_id, created, finish_reason, tool_call};
 use super::is_settled;
 
 pub(super) async fn answer(app: &App, id: &GenerationId) -> Result<Response, Problem> {
     let document = settled(app, id).await?;
     match document.status {
-        GenerationStatus::Completed => Ok(axum::Json(completion(&document)).into_response()),
+        GenerationStatus::Completed => Ok(StreamedJson(completion(&document)).into_response()),
         _ => Err(Problem::without_answer(&document)),
     }
 }
 
-/// Waits until the generation is over, or waits for a person.
+/// Waits until the generation has ended, or waits for a person.
 async fn settled(app: &App, id: &GenerationId) -> Result<GenerationDocument, Problem> {
     let user = app.user();
     loop {
@@ -26,25 +27,21 @@ async fn settled(app: &App, id: &GenerationId) -> Result<GenerationDocument, Pro
         if is_settled(document.status) {
             return Ok(document);
         }
-        let follower = app.engine().follow_generation(&user, id, Some(document.last_seq)).await?;
-        let stopping = app.engine().stopping();
-        tokio::select! {
-            biased;
-            read = read_to_settling(follower) => read?,
-            () = stopping.cancelled() => return Err(Problem::draining().left_alone(id)),
+        let mut events = app.engine().stream_generation(&user, id, Some(document.last_seq)).await?;
+        loop {
+            match events.next().await {
+                Ok(Frame::Events(batch)) if batch.heads().iter().any(settles) => break,
+                Ok(Frame::Events(_) | Frame::KeepAlive) => {}
+                Ok(Frame::Snapshot(_)) | Err(StreamEnd::Complete) => break,
+                Err(StreamEnd::Stopping) => return Err(Problem::draining().left_alone(id)),
+                Err(StreamEnd::Failed(error)) => return Err(error.into()),
+            }
         }
     }
 }
 
-async fn read_to_settling(mut follower: Follower) -> Result<(), Problem> {
-    while let Some(batch) = follower.next().await? {
-        let settles =
-            |line: &[u8]| head(line).is_ok_and(|head| head.is_end() || head.kind == "chat.interrupted");
-        if batch.records().iter().any(|record| settles(&record.bytes)) {
-            break;
-        }
-    }
-    Ok(())
+fn settles(head: &Head) -> bool {
+    head.is_end() || head.kind == "chat.interrupted"
 }
 
 fn completion(document: &GenerationDocument) -> Value {
