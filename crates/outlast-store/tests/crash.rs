@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use outlast_core::Seq;
 use outlast_store::suite::{append, conversation};
@@ -19,7 +20,13 @@ const CONVERSATIONS: usize = 4;
 const APPENDS: usize = 60;
 
 fn options() -> SqliteOptions {
-    SqliteOptions { chunk_bytes: 300, hot_bytes: 1500, hot_rows: 24, ..SqliteOptions::default() }
+    SqliteOptions {
+        chunk_bytes: 300,
+        hot_bytes: 1500,
+        hot_rows: 24,
+        frame: Duration::ZERO,
+        ..SqliteOptions::default()
+    }
 }
 
 fn line(c: usize, seq: u64) -> String {

@@ -11,10 +11,11 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::contract::{Append, AppendError, StoreError};
 use crate::fault::point;
+use crate::sqlite::Shared;
 use crate::sqlite::batch::Waiting;
 use crate::sqlite::failure::Failure;
 use crate::sqlite::opening::BUSY;
-use crate::sqlite::{Shared, pace};
+use crate::sqlite::pace::{self, Pace};
 
 /// A batch is closed when it holds this many bytes, so that one commit stays short.
 const BATCH_BYTES: usize = 8 << 20;
@@ -54,6 +55,7 @@ pub(super) struct Parts {
     pub(super) next_position: i64,
     pub(super) chunk_bytes: usize,
     pub(super) cut_from: usize,
+    pub(super) frame: Duration,
 }
 
 pub(super) struct Writer {
@@ -76,11 +78,11 @@ pub(super) fn start(
     commands: mpsc::Receiver<Command>,
     shared: Arc<Shared>,
 ) -> Result<JoinHandle<()>, StoreError> {
-    let Parts { db, lock, next_position, chunk_bytes, cut_from } = parts;
+    let Parts { db, lock, next_position, chunk_bytes, cut_from, frame } = parts;
     let run = move || {
         let alarm = Alarm(Arc::clone(&shared));
         let mut writer = Writer { db, shared, next_position, chunk_bytes, cut_from, written: 0, fatal: None };
-        writer.run(commands);
+        writer.run(commands, frame);
         // In this order: the database is closed, then others may have it.
         drop(writer);
         drop(lock);
@@ -91,20 +93,22 @@ pub(super) fn start(
 }
 
 impl Writer {
-    fn run(&mut self, mut commands: mpsc::Receiver<Command>) {
-        let mut appends = Vec::new();
+    fn run(&mut self, mut commands: mpsc::Receiver<Command>, frame: Duration) {
+        let mut pace = Pace::new(frame);
+        let mut gathered = Gathered::default();
         while let Some(first) = commands.blocking_recv() {
-            let began = Instant::now();
-            let (rest, others) = gather(first, &mut commands, &mut appends);
+            gathered.add(first);
+            gathered.wait(&pace, &mut commands);
+            pace.begin(Instant::now());
             point("append.received");
-            if !appends.is_empty() {
-                self.batch(&mut appends);
+            if !gathered.appends.is_empty() {
+                self.batch(&mut gathered.appends);
             }
-            for other in others {
+            for other in gathered.others.drain(..) {
                 self.serve(other);
             }
+            gathered = Gathered { appends: gathered.appends, others: gathered.others, ..Gathered::default() };
             self.tidy_up(|| !commands.is_empty());
-            thread::sleep(pace::pause(rest, began.elapsed()));
         }
     }
 
@@ -214,32 +218,63 @@ fn transact<T>(
     Ok(done)
 }
 
-/// Takes what waits until the batch is full, appends apart from the others, in order; and how long to rest
-/// after it. After a full batch there is no rest: more waits already.
-fn gather(
-    first: Command,
-    commands: &mut mpsc::Receiver<Command>,
-    appends: &mut Vec<Waiting>,
-) -> (Duration, Vec<Command>) {
-    let mut others = Vec::new();
-    let (mut bytes, mut rest) = (0, Duration::ZERO);
-    let mut next = Some(first);
-    while let Some(command) = next {
+/// What is served together, appends apart from the others, in order.
+#[derive(Default)]
+struct Gathered {
+    appends: Vec<Waiting>,
+    others: Vec<Command>,
+    bytes: usize,
+    waiting: pace::Waiting,
+}
+
+impl Gathered {
+    fn add(&mut self, command: Command) {
+        self.waiting = self.waiting.and(command.waiting());
         match command {
             Command::Append { append, answer } => {
-                let size = append.records.iter().map(|record| record.bytes.len()).sum();
-                bytes += size;
-                rest += pace::rest_for(size);
-                appends.push(Waiting { append, answer });
+                self.bytes += size(&append);
+                self.appends.push(Waiting { append, answer });
             }
-            Command::Trim { .. } | Command::Delete { .. } | Command::Settle { .. } => others.push(command),
+            Command::Trim { .. } | Command::Delete { .. } | Command::Settle { .. } => {
+                self.others.push(command);
+            }
         }
-        if bytes >= BATCH_BYTES || appends.len() >= BATCH_APPENDS {
-            return (Duration::ZERO, others);
-        }
-        next = commands.try_recv().ok();
     }
-    (rest, others)
+
+    fn is_full(&self) -> bool {
+        self.bytes >= BATCH_BYTES || self.appends.len() >= BATCH_APPENDS
+    }
+
+    /// Adds what arrives until it is time to commit or enough is there. Senders wake this thread only for
+    /// what may not be able to wait: a wake-up for each token would cost more than its commit.
+    fn wait(&mut self, pace: &Pace, commands: &mut mpsc::Receiver<Command>) {
+        loop {
+            while !self.is_full() {
+                let Ok(command) = commands.try_recv() else { break };
+                self.add(command);
+            }
+            let wait = pace.wait(self.waiting, Instant::now());
+            if wait.is_zero() || self.is_full() {
+                return;
+            }
+            thread::park_timeout(wait);
+        }
+    }
+}
+
+impl Command {
+    pub(super) fn waiting(&self) -> pace::Waiting {
+        match self {
+            Self::Append { append, .. } if append.changes.is_empty() => pace::Waiting::text(size(append)),
+            Self::Append { .. } | Self::Trim { .. } | Self::Delete { .. } | Self::Settle { .. } => {
+                pace::Waiting::prompt()
+            }
+        }
+    }
+}
+
+fn size(append: &Append) -> usize {
+    append.records.iter().map(|record| record.bytes.len()).sum()
 }
 
 /// Tells everybody if the writer ends by a panic: claims stop waiting, the server can end.
