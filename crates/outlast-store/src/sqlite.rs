@@ -32,6 +32,7 @@ mod readers;
 mod removal;
 mod schema;
 mod settle;
+mod wal;
 mod writer;
 
 use hot::HotIndex;

@@ -16,9 +16,6 @@ use crate::sqlite::hot::HotRow;
 use crate::sqlite::writer::Writer;
 use crate::sqlite::{documents, sql_int};
 
-/// Headers of a row in a page and of a page in the write-ahead log, about.
-const ROW_OVERHEAD: usize = 100;
-
 /// An append and the one who waits for it.
 pub(super) struct Waiting {
     pub(super) append: Append,
@@ -171,7 +168,6 @@ impl Writer {
         });
         let Err(failure) = result else {
             point("append.after_commit");
-            self.written += rows.iter().flatten().map(|row| row.bytes + ROW_OVERHEAD).sum::<usize>();
             return Ok(());
         };
         self.shared.hot().undo(rows.iter().flatten().count());

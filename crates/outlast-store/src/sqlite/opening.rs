@@ -24,7 +24,7 @@ const FENCE_BITS: u32 = 40;
 
 /// Larger than SQLite's default: chunks of 64 KiB need fewer pages. Not much larger: each document that
 /// changes writes a page.
-const PAGE_BYTES: i64 = 8 << 10;
+pub(super) const PAGE_BYTES: i64 = 8 << 10;
 
 /// The WAL file is cut back to this size when it starts over.
 const WAL_KEPT_BYTES: i64 = 64 << 20;
