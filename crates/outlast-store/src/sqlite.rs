@@ -28,6 +28,7 @@ mod failure;
 mod hot;
 mod opening;
 mod pace;
+mod private;
 mod readers;
 mod removal;
 mod schema;

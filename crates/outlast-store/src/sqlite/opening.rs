@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use outlast_core::{ConversationId, Seq};
@@ -16,7 +16,7 @@ use crate::sqlite::Options;
 use crate::sqlite::chunk::settled_last;
 use crate::sqlite::failure::broken;
 use crate::sqlite::hot::{HotIndex, HotRow, Limits};
-use crate::sqlite::schema;
+use crate::sqlite::{private, schema};
 
 /// Fences of one start are numbered within this many bits: at 1,000 claims a second they last for 30
 /// years, and the other bits for eight million starts.
@@ -52,6 +52,9 @@ pub(super) struct Opened {
 pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, StoreError> {
     create_folder(path)?;
     let lock = lock(path)?;
+    private::restrict(path).map_err(|error| {
+        StoreError::Unavailable(format!("cannot restrict access to {}: {error}", path.display()))
+    })?;
     let mut db = open_writer(path, options).map_err(broken)?;
     schema::prepare(&mut db)?;
     let epoch = schema::next_epoch(&db)?;
@@ -66,10 +69,11 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, StoreError>
 fn create_folder(path: &Path) -> Result<(), StoreError> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     if folder.is_dir() {
+        private::warn_about(folder);
         return Ok(());
     }
     let failed = |error| StoreError::Unavailable(format!("cannot create {}: {error}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(failed)?;
+    private::create_folder(folder).map_err(failed)?;
     // SQLite makes the file's entry in the folder durable, but not the folder's entry in its parent.
     if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)?;
@@ -80,9 +84,7 @@ fn create_folder(path: &Path) -> Result<(), StoreError> {
 /// Holds off every other process. A second one would hand out the same positions and judge fences by an
 /// index that does not know the first one's rows.
 fn lock(path: &Path) -> Result<File, StoreError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let name = PathBuf::from(name);
+    let name = private::with_suffix(path, ".lock");
     let failed = |error| StoreError::Unavailable(format!("cannot lock {}: {error}", name.display()));
     let file = File::options().create(true).write(true).truncate(false).open(&name).map_err(failed)?;
     match file.try_lock() {
