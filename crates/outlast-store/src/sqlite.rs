@@ -121,6 +121,7 @@ impl SqliteStore {
             chunk_bytes: options.chunk_bytes,
             cut_from: (options.hot_rows / 64).max(1),
             frame: options.frame,
+            removals: opened.removals,
         };
         let writer = writer::start(parts, waiting, Arc::clone(&shared))?;
         let readers = Arc::new(readers);

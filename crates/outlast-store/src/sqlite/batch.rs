@@ -104,6 +104,10 @@ impl Writer {
         let mut judged = Judged::default();
         for (one, known) in admitted {
             let conversation = &one.append.conversation;
+            if self.removals.iter().any(|removal| removal.conversation == *conversation) {
+                one.answer(Err(AppendError::Unavailable("the conversation is being deleted".into())));
+                continue;
+            }
             let last = match judged.ends.get(conversation).copied().or(known) {
                 Some(last) => last,
                 None => match self.last(conversation) {
@@ -322,6 +326,9 @@ mod tests {
             matches!(&answer, Err(AppendError::Unconfirmed(why)) if why.contains("restart")),
             "{answer:?}"
         );
-        assert!(writer.trim(&c, Seq(1), Seq(1)).is_err() && writer.delete(&c).is_err());
+        assert!(writer.trim(&c, Seq(1), Seq(1)).is_err());
+        let (answer, mut answered) = oneshot::channel();
+        writer.delete(c, answer);
+        assert!(answered.try_recv().unwrap().is_err());
     }
 }

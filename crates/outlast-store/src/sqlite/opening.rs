@@ -1,7 +1,7 @@
 //! From a path to a store that is ready: the file taken for this process, its schema known, this start
 //! counted, and the index of recent rows built.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{File, TryLockError};
 use std::path::Path;
 use std::time::Duration;
@@ -16,6 +16,7 @@ use crate::sqlite::Options;
 use crate::sqlite::chunk::settled_last;
 use crate::sqlite::failure::broken;
 use crate::sqlite::hot::{HotIndex, HotRow, Limits};
+use crate::sqlite::removal::Removal;
 use crate::sqlite::{private, schema};
 
 /// Fences of one start are numbered within this many bits: at 1,000 claims a second they last for 30
@@ -47,6 +48,7 @@ pub(super) struct Opened {
     pub(super) hot: HotIndex,
     pub(super) next_position: i64,
     pub(super) fences_after: u64,
+    pub(super) removals: VecDeque<Removal>,
 }
 
 pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, StoreError> {
@@ -61,9 +63,10 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, StoreError>
     point("open.epoch");
     let limits =
         Limits { chunk_bytes: options.chunk_bytes, hot_bytes: options.hot_bytes, hot_rows: options.hot_rows };
-    let (hot, next_position) = scan(&db, limits).map_err(broken)?;
+    let mut removals = removals(&db).map_err(broken)?;
+    let (hot, next_position) = scan(&db, limits, &mut removals).map_err(broken)?;
     point("open.scanned");
-    Ok(Opened { db, lock, hot, next_position, fences_after: epoch << FENCE_BITS })
+    Ok(Opened { db, lock, hot, next_position, fences_after: epoch << FENCE_BITS, removals })
 }
 
 fn create_folder(path: &Path) -> Result<(), StoreError> {
@@ -143,9 +146,23 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
+/// The removals that the last stop interrupted.
+fn removals(db: &Connection) -> rusqlite::Result<VecDeque<Removal>> {
+    let mut statement = db.prepare("SELECT conversation FROM removals")?;
+    let rows = statement.query_map([], |row| {
+        let conversation = ConversationId::from(row.get_ref(0)?.as_str()?);
+        Ok(Removal { conversation, positions: Vec::new(), answers: Vec::new() })
+    })?;
+    rows.collect()
+}
+
 /// Builds the index of `recent`. Rows that `log` covers were settled before the last stop; they only
 /// wait to be cut off.
-fn scan(db: &Connection, limits: Limits) -> rusqlite::Result<(HotIndex, i64)> {
+fn scan(
+    db: &Connection,
+    limits: Limits,
+    removals: &mut VecDeque<Removal>,
+) -> rusqlite::Result<(HotIndex, i64)> {
     let mut hot = HotIndex::new(limits);
     let mut settled: HashMap<ConversationId, Seq> = HashMap::new();
     let mut next_position = 1;
@@ -162,6 +179,10 @@ fn scan(db: &Connection, limits: Limits) -> rusqlite::Result<(HotIndex, i64)> {
         };
         let conversation = ConversationId::from(row.get_ref(1)?.as_str()?);
         next_position = found.position + 1;
+        if let Some(removal) = removals.iter_mut().find(|removal| removal.conversation == conversation) {
+            removal.positions.push(found.position);
+            continue;
+        }
         let settled_last = match settled.get(&conversation) {
             Some(last) => *last,
             None => {

@@ -72,7 +72,8 @@ pub(super) fn warn_about(folder: &Path) {
 #[cfg(not(unix))]
 pub(super) fn warn_about(_folder: &Path) {}
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 

@@ -1,5 +1,6 @@
 //! The one thread that writes: takes what waits, commits it together, answers, tidies up, gathers again.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -15,6 +16,7 @@ use crate::sqlite::Shared;
 use crate::sqlite::batch::Waiting;
 use crate::sqlite::failure::{Failure, broken};
 use crate::sqlite::pace::{self, Pace};
+use crate::sqlite::removal::Removal;
 use crate::sqlite::wal::Wal;
 
 /// A batch is closed when it holds this many bytes, so that one commit stays short.
@@ -34,7 +36,7 @@ pub(super) enum Command {
     Settle { answer: Answer },
 }
 
-type Answer = oneshot::Sender<Result<(), StoreError>>;
+pub(super) type Answer = oneshot::Sender<Result<(), StoreError>>;
 
 /// What the writer owns.
 pub(super) struct Parts {
@@ -45,6 +47,8 @@ pub(super) struct Parts {
     pub(super) chunk_bytes: usize,
     pub(super) cut_from: usize,
     pub(super) frame: Duration,
+    /// Removals that the last start did not finish.
+    pub(super) removals: VecDeque<Removal>,
 }
 
 pub(super) struct Writer {
@@ -56,6 +60,8 @@ pub(super) struct Writer {
     /// Fewer settled rows than this at the front of `recent` are not worth a transaction.
     pub(super) cut_from: usize,
     pub(super) wal: Wal,
+    /// Conversations that are being removed, one at a time.
+    pub(super) removals: VecDeque<Removal>,
     /// Set once, by the failure that nothing may be written after.
     pub(super) fatal: Option<Failure>,
 }
@@ -66,11 +72,12 @@ pub(super) fn start(
     commands: mpsc::Receiver<Command>,
     shared: Arc<Shared>,
 ) -> Result<JoinHandle<()>, StoreError> {
-    let Parts { mut db, lock, next_position, chunk_bytes, cut_from, frame } = parts;
+    let Parts { mut db, lock, next_position, chunk_bytes, cut_from, frame, removals } = parts;
     let wal = Wal::of(&mut db).map_err(broken)?;
     let run = move || {
         let alarm = Alarm(Arc::clone(&shared));
-        let mut writer = Writer { db, shared, next_position, chunk_bytes, cut_from, wal, fatal: None };
+        let mut writer =
+            Writer { db, shared, next_position, chunk_bytes, cut_from, wal, removals, fatal: None };
         writer.run(commands, frame);
         // In this order: the database is closed, then others may have it.
         drop(writer);
@@ -85,6 +92,7 @@ impl Writer {
     fn run(&mut self, mut commands: mpsc::Receiver<Command>, frame: Duration) {
         let mut pace = Pace::new(frame);
         let mut gathered = Gathered::default();
+        self.tidy_up(|| !commands.is_empty());
         while let Some(first) = commands.blocking_recv() {
             gathered.add(first);
             gathered.wait(&pace, &mut commands);
@@ -107,7 +115,7 @@ impl Writer {
             Command::Trim { conversation, first, last, answer } => {
                 (answer, self.trim(&conversation, first, last))
             }
-            Command::Delete { conversation, answer } => (answer, self.delete(&conversation)),
+            Command::Delete { conversation, answer } => return self.delete(conversation, answer),
             Command::Settle { answer } => (answer, self.settle_everything()),
         };
         // A caller that has gone away does not need its answer.
@@ -129,12 +137,13 @@ impl Writer {
         if self.fatal.is_some() {
             return false;
         }
+        let removing = self.remove_step();
         let more = match self.settle_step() {
-            Ok(more) => more,
+            Ok(more) => more || removing,
             Err(failure) => {
                 // Nothing is lost: what is not settled stays where it is and is tried again later.
                 tracing::warn!(?failure, "recent records could not be settled");
-                false
+                removing
             }
         };
         if let Err(error) = self.wal.tidy(&self.db) {
@@ -278,6 +287,7 @@ pub(super) fn by_hand(folder: &std::path::Path, options: &crate::sqlite::Options
         chunk_bytes: options.chunk_bytes,
         cut_from: (options.hot_rows / 64).max(1),
         wal,
+        removals: opened.removals,
         fatal: None,
     }
 }
