@@ -1,26 +1,36 @@
-//! How fast the SQLite store is here: appends of many conversations, and reads of a long log.
+//! How fast the SQLite store is on this machine: text of many conversations at the pace of models, and reads
+//! of a long log.
 //!
 //!     cargo run --release -p outlast-store --example append -- [conversations] [seconds] [readers] [folder]
+//!
+//! Each conversation gets a token every 20 ms. Tokens that arrive while an append is in flight leave together
+//! with the next one, as in the engine.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use outlast_core::{ConversationId, Seq};
 use outlast_store::{Append, Record, SqliteStore, Store};
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
-const RECORD_BYTES: usize = 230;
+type Failure = Box<dyn Error + Send + Sync>;
+
+/// An event with one token; each further token of the same event adds a few.
+const EVENT_BYTES: usize = 150;
+const TOKEN_BYTES: usize = 6;
+const TOKEN_EVERY: Duration = Duration::from_millis(20);
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+async fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
-    let conversations: usize = arguments.next().map_or(Ok(1000), |text| text.parse())?;
+    let conversations: u32 = arguments.next().map_or(Ok(1000), |text| text.parse())?;
     let seconds: u64 = arguments.next().map_or(Ok(5), |text| text.parse())?;
-    let readers: usize = arguments.next().map_or(Ok(0), |text| text.parse())?;
+    let readers: u32 = arguments.next().map_or(Ok(0), |text| text.parse())?;
     let folder = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let folder = folder.join(format!("outlast-append-{}", std::process::id()));
     let path = folder.join("outlast.db");
@@ -42,7 +52,7 @@ async fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     Ok(())
 }
 
-fn name(n: usize) -> ConversationId {
+fn name(n: u32) -> ConversationId {
     ConversationId::from(format!("018f4e2a-1111-7000-8000-{n:012}"))
 }
 
@@ -50,58 +60,79 @@ async fn read_without_pause(store: Arc<SqliteStore>, conversation: ConversationI
     while store.read(&conversation, Seq::ZERO, 1 << 20).await.is_ok() {}
 }
 
-async fn append_all(
-    store: &Arc<SqliteStore>,
-    conversations: usize,
-    time: Duration,
-) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let (began, cpu) = (Instant::now(), cpu_time());
+async fn append_all(store: &Arc<SqliteStore>, conversations: u32, time: Duration) -> Result<(), Failure> {
+    let began = Instant::now();
+    let before = Usage::now();
     let mut writers = JoinSet::new();
     for n in 0..conversations {
-        let store = Arc::clone(store);
-        writers.spawn(async move {
-            let conversation = name(n);
-            let fence = store.claim(&conversation).await?;
-            let bytes = Bytes::from(vec![b'x'; RECORD_BYTES]);
-            let mut latencies = Vec::new();
-            let mut last = Seq::ZERO;
-            while began.elapsed() < time {
-                let asked = Instant::now();
-                let records = vec![Record { seq: last.next(), bytes: bytes.clone() }];
-                let conversation = conversation.clone();
-                let append = Append { conversation, fence, expected: last, records, changes: Vec::new() };
-                store.append(append).await?;
-                latencies.push(asked.elapsed());
-                last = last.next();
-            }
-            Ok::<_, Box<dyn Error + Send + Sync>>(latencies)
-        });
+        // Spread over the interval, so that they do not speak in chorus.
+        let first = began + TOKEN_EVERY * n / conversations;
+        writers.spawn(talk(Arc::clone(store), name(n), first, began + time));
     }
-    let mut latencies = Vec::new();
+    let (mut latencies, mut events) = (Vec::new(), 0);
     while let Some(done) = writers.join_next().await {
-        latencies.extend(done??);
+        let talked = done??;
+        latencies.extend(talked.latencies);
+        events += talked.events;
     }
-    let (elapsed, cpu) = (began.elapsed(), cpu_time() - cpu);
+    let (after, tokens) = (Usage::now(), latencies.len());
     latencies.sort_unstable();
     let at = |part: f64| latencies[((latencies.len() - 1) as f64 * part) as usize];
+    let per_million = |time: Duration| time.as_secs_f64() * 1e6 / tokens as f64;
     println!(
-        "append: {conversations} conversations, {:.0} events/s, {:.1} µs CPU each, p50 {:?} p99 {:?} p99.9 {:?} max {:?}",
-        latencies.len() as f64 / elapsed.as_secs_f64(),
-        cpu.as_secs_f64() * 1e6 / latencies.len() as f64,
+        "append: {conversations} conversations, {:.0} tokens/s in {events} events, CPU s per million tokens: \
+         writer {:.1}, process {:.1}; token to durable p50 {:?} p99 {:?} max {:?}; {} bytes written per token",
+        tokens as f64 / began.elapsed().as_secs_f64(),
+        per_million(after.writer - before.writer),
+        per_million(after.process - before.process),
         at(0.5),
         at(0.99),
-        at(0.999),
         at(1.0),
+        (after.written - before.written) / tokens as u64,
     );
     Ok(())
 }
 
-async fn read_long_log(store: &Arc<SqliteStore>) -> Result<(), Box<dyn Error + Send + Sync>> {
+struct Talked {
+    /// Of each token, from when it was ready until it was durable.
+    latencies: Vec<Duration>,
+    events: usize,
+}
+
+async fn talk(
+    store: Arc<SqliteStore>,
+    conversation: ConversationId,
+    first: Instant,
+    end: Instant,
+) -> Result<Talked, Failure> {
+    let fence = store.claim(&conversation).await?;
+    let mut talked = Talked { latencies: Vec::new(), events: 0 };
+    let (mut last, mut ready) = (Seq::ZERO, first);
+    while ready < end {
+        tokio::time::sleep_until(ready).await;
+        let mut gathered = Vec::new();
+        while ready <= Instant::now() {
+            gathered.push(ready);
+            ready += TOKEN_EVERY;
+        }
+        let bytes = Bytes::from(vec![b'x'; EVENT_BYTES + TOKEN_BYTES * gathered.len().saturating_sub(1)]);
+        let records = vec![Record { seq: last.next(), bytes }];
+        let conversation = conversation.clone();
+        store.append(Append { conversation, fence, expected: last, records, changes: Vec::new() }).await?;
+        last = last.next();
+        talked.events += 1;
+        talked.latencies.extend(gathered.iter().map(Instant::elapsed));
+    }
+    Ok(talked)
+}
+
+async fn read_long_log(store: &Arc<SqliteStore>) -> Result<(), Failure> {
     const RECORDS: u64 = 2000;
     let conversation = ConversationId::from("a long one");
     let fence = store.claim(&conversation).await?;
-    for seq in 1..=RECORDS {
-        let records = vec![Record { seq: Seq(seq), bytes: Bytes::from(vec![b'x'; 250]) }];
+    for seq in (1..=RECORDS).step_by(20) {
+        let record = |seq| Record { seq: Seq(seq), bytes: Bytes::from(vec![b'x'; 250]) };
+        let records = (seq..seq + 20).map(record).collect();
         let conversation = conversation.clone();
         let append = Append { conversation, fence, expected: Seq(seq - 1), records, changes: Vec::new() };
         store.append(append).await?;
@@ -112,30 +143,45 @@ async fn read_long_log(store: &Arc<SqliteStore>) -> Result<(), Box<dyn Error + S
     Ok(())
 }
 
-async fn time_reads(
-    store: &Arc<SqliteStore>,
-    conversation: &ConversationId,
-    what: &str,
-) -> Result<(), Box<dyn Error + Send + Sync>> {
-    const ROUNDS: u32 = 2000;
-    let (mut fastest, cpu, began) = (Duration::MAX, cpu_time(), Instant::now());
+async fn time_reads(store: &SqliteStore, conversation: &ConversationId, what: &str) -> Result<(), Failure> {
+    const ROUNDS: u32 = 500;
+    let (mut fastest, before, began) = (Duration::MAX, Usage::now(), Instant::now());
     for _ in 0..ROUNDS {
         let one = Instant::now();
         let records = store.read(conversation, Seq::ZERO, usize::MAX).await?;
         assert_eq!(records.len(), 2000);
         fastest = fastest.min(one.elapsed());
     }
-    let (mean, cpu) = (began.elapsed() / ROUNDS, (cpu_time() - cpu) / ROUNDS);
-    println!("{what}: mean {mean:?}, fastest {fastest:?}, {cpu:?} CPU");
+    let cpu = Usage::now().process - before.process;
+    println!("{what}: mean {:?}, fastest {fastest:?}, {:?} CPU", began.elapsed() / ROUNDS, cpu / ROUNDS);
     Ok(())
 }
 
-/// Processor time of this process so far, user and system, in steps of 10 ms; Linux only, else zero.
-fn cpu_time() -> Duration {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name in brackets may hold spaces; after it come state, parent and so on. Fields are counted, not
-    // filtered: some are negative.
-    let after_name = stat.rsplit(") ").next().unwrap_or("");
-    let ticks = after_name.split(' ').skip(11).take(2).filter_map(|field| field.parse::<u64>().ok());
-    Duration::from_millis(ticks.sum::<u64>() * 10)
+/// What this process has used so far; zero where there is no `/proc`.
+struct Usage {
+    writer: Duration,
+    process: Duration,
+    written: u64,
+}
+
+impl Usage {
+    fn now() -> Self {
+        let (mut writer, mut process) = (Duration::ZERO, Duration::ZERO);
+        for task in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
+            let read = |file: &str| read(&task.path().join(file));
+            let nanos = read("schedstat").split(' ').next().and_then(|first| first.parse().ok());
+            let time = Duration::from_nanos(nanos.unwrap_or(0));
+            process += time;
+            if read("comm").starts_with("outlast-writer") {
+                writer += time;
+            }
+        }
+        let io = read(Path::new("/proc/self/io"));
+        let written = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")?.parse().ok());
+        Self { writer, process, written: written.unwrap_or(0) }
+    }
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
 }

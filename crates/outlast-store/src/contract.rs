@@ -62,8 +62,9 @@ pub trait Store: Send + Sync + 'static {
     /// Removes the records from `first` to `last`, both included. Documents stay.
     async fn trim(&self, conversation: &ConversationId, first: Seq, last: Seq) -> Result<(), StoreError>;
 
-    /// Removes everything about a conversation. The fence is not forgotten: an owner that is still
-    /// writing is refused.
+    /// Removes everything about a conversation. Nobody sees any of it from the moment this takes effect,
+    /// even if the rest takes a while or a crash interrupts it. When it has returned, the conversation can
+    /// be created again. The fence is not forgotten: an owner that is still writing is refused.
     async fn delete(&self, conversation: &ConversationId) -> Result<(), StoreError>;
 }
 

@@ -16,6 +16,8 @@ pub const POINTS: &[&str] = &[
     "settle.copied",
     "settle.committed",
     "truncate.committed",
+    "delete.marked",
+    "delete.step",
 ];
 
 /// Kills the process at once, as `kill -9` would, if `OUTLAST_FAULT` is `name`, or `name:N` and this is

@@ -8,6 +8,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use outlast_core::{ConversationId, Seq};
@@ -27,10 +28,12 @@ mod failure;
 mod hot;
 mod opening;
 mod pace;
+mod private;
 mod readers;
 mod removal;
 mod schema;
 mod settle;
+mod wal;
 mod writer;
 
 use hot::HotIndex;
@@ -51,6 +54,8 @@ pub struct Options {
     pub hot_bytes: usize,
     /// ... or more rows than this, each of which costs about 100 bytes of memory.
     pub hot_rows: usize,
+    /// Under load, commits begin this far apart.
+    pub frame: Duration,
     /// The file may not grow beyond this many pages; for tests of a full disk.
     pub max_pages: Option<u32>,
 }
@@ -63,6 +68,7 @@ impl Default for Options {
             chunk_bytes: 64 << 10,
             hot_bytes: 64 << 20,
             hot_rows: 256 << 10,
+            frame: pace::FRAME,
             max_pages: None,
         }
     }
@@ -86,6 +92,9 @@ struct Shared {
     finished: watch::Sender<u64>,
     failed: watch::Sender<bool>,
 }
+
+/// The writer's thread has ended.
+struct Gone;
 
 struct Ownership {
     owners: Owners,
@@ -111,6 +120,8 @@ impl SqliteStore {
             next_position: opened.next_position,
             chunk_bytes: options.chunk_bytes,
             cut_from: (options.hot_rows / 64).max(1),
+            frame: options.frame,
+            removals: opened.removals,
         };
         let writer = writer::start(parts, waiting, Arc::clone(&shared))?;
         let readers = Arc::new(readers);
@@ -133,14 +144,20 @@ impl SqliteStore {
         &self,
         command: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> Command,
     ) -> Result<(), StoreError> {
-        let gone = || StoreError::Broken("the storage writer has ended, restart".into());
+        let gone = |_| StoreError::Broken("the storage writer has ended, restart".into());
         let (answer, answered) = oneshot::channel();
-        self.commands().send(command(answer)).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        self.send(command(answer)).await.map_err(gone)?;
+        answered.await.map_err(|_| gone(Gone))?
     }
 
-    fn commands(&self) -> &mpsc::Sender<Command> {
-        self.commands.as_ref().expect("there until the store is dropped")
+    async fn send(&self, command: Command) -> Result<(), Gone> {
+        let may_hurry = command.waiting().may_hurry();
+        let commands = self.commands.as_ref().expect("there until the store is dropped");
+        commands.send(command).await.map_err(|_| Gone)?;
+        if may_hurry && let Some(writer) = &self.writer {
+            writer.thread().unpark();
+        }
+        Ok(())
     }
 }
 
@@ -162,9 +179,9 @@ impl Store for SqliteStore {
         let (answer, answered) = oneshot::channel();
         // A writer that is gone may have taken earlier appends with it, but surely not this one; still it
         // is unconfirmed, because trying again cannot help.
-        let gone = || AppendError::Unconfirmed("the storage writer has ended, restart".into());
-        self.commands().send(Command::Append { append, answer }).await.map_err(|_| gone())?;
-        answered.await.map_err(|_| gone())?
+        let gone = |_| AppendError::Unconfirmed("the storage writer has ended, restart".into());
+        self.send(Command::Append { append, answer }).await.map_err(gone)?;
+        answered.await.map_err(|_| gone(Gone))?
     }
 
     async fn read(

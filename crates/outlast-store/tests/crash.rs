@@ -10,16 +10,27 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use outlast_core::Seq;
 use outlast_store::suite::{append, conversation};
-use outlast_store::{Append, Change, Newest, SqliteOptions, SqliteStore, Store, Table, fault, suite};
+use outlast_store::{
+    Append, AppendError, Change, Newest, SqliteOptions, SqliteStore, Store, Table, fault, suite,
+};
 
 const CONVERSATIONS: usize = 4;
 const APPENDS: usize = 60;
+const DELETES: usize = 6;
+const DOOMED: [&str; 3] = ["one", "two", "three"];
 
 fn options() -> SqliteOptions {
-    SqliteOptions { chunk_bytes: 300, hot_bytes: 1500, hot_rows: 24, ..SqliteOptions::default() }
+    SqliteOptions {
+        chunk_bytes: 300,
+        hot_bytes: 1500,
+        hot_rows: 24,
+        frame: Duration::ZERO,
+        ..SqliteOptions::default()
+    }
 }
 
 fn line(c: usize, seq: u64) -> String {
@@ -60,6 +71,12 @@ fn check(folder: &Path, point: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let store = SqliteStore::open_with(&folder.join("outlast.db"), options()).unwrap();
+        // All of it or nothing.
+        let doomed = conversation("doomed");
+        let (records, known) =
+            (suite::all(&store, &doomed).await, store.load(&doomed, Newest::NONE).await.unwrap().is_some());
+        let whole = records.len() == DOOMED.len() && known;
+        assert!(whole || (records.is_empty() && !known), "after {point}: {records:?}, {known}");
         for c in 0..CONVERSATIONS {
             let id = conversation(&format!("c{c}"));
             let found = suite::all(&store, &id).await;
@@ -81,6 +98,9 @@ fn the_writer_process() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let store = SqliteStore::open_with(&folder.join("outlast.db"), options()).unwrap();
+        for _ in 0..DELETES {
+            create_and_delete(&store).await;
+        }
         let mut writers = Vec::new();
         for c in 0..CONVERSATIONS {
             writers.push(write(&store, &folder, c));
@@ -88,6 +108,24 @@ fn the_writer_process() {
         let [a, b, c, d] = writers.try_into().ok().unwrap();
         tokio::join!(a, b, c, d);
     });
+}
+
+async fn create_and_delete(store: &SqliteStore) {
+    let id = conversation("doomed");
+    let fence = store.claim(&id).await.unwrap();
+    let create =
+        || Append { changes: vec![Change::Put(suite::head(&id, 0))], ..append(&id, fence, 0, &DOOMED) };
+    loop {
+        match store.append(create()).await {
+            Ok(()) => break,
+            // A crashed process left its removal to this one, or crashed before it.
+            Err(AppendError::Unavailable(_)) => tokio::task::yield_now().await,
+            Err(AppendError::Conflict { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    store.delete(&id).await.unwrap();
+    assert!(suite::all(store, &id).await.is_empty());
 }
 
 async fn write(store: &SqliteStore, folder: &Path, c: usize) {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
+use std::time::Duration;
 
 use bytes::Bytes;
 use outlast_core::{ConversationId, Seq, UserId};
@@ -85,7 +86,7 @@ proptest! {
     ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("outlast.db");
-        let default = SqliteOptions::default();
+        let default = SqliteOptions { frame: Duration::ZERO, ..SqliteOptions::default() };
         let options = if tiny {
             SqliteOptions { readers: 1, queue: 2, chunk_bytes: 200, hot_bytes: 600, hot_rows: 8, ..default }
         } else {

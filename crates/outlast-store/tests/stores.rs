@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use outlast_store::suite::Subject;
@@ -19,7 +20,10 @@ mod memory {
 mod sqlite {
     use super::*;
 
-    outlast_store::conformance!(Sqlite::with(SqliteOptions::default()));
+    outlast_store::conformance!(Sqlite::with(SqliteOptions {
+        frame: Duration::ZERO,
+        ..SqliteOptions::default()
+    }));
 }
 
 /// The same with limits so small that records are settled and cut off all the time.
@@ -32,6 +36,7 @@ mod tiny_sqlite {
         chunk_bytes: 64,
         hot_bytes: 200,
         hot_rows: 8,
+        frame: Duration::ZERO,
         ..SqliteOptions::default()
     }));
 }

@@ -16,9 +16,6 @@ use crate::sqlite::hot::HotRow;
 use crate::sqlite::writer::Writer;
 use crate::sqlite::{documents, sql_int};
 
-/// Headers of a row in a page and of a page in the write-ahead log, about.
-const ROW_OVERHEAD: usize = 100;
-
 /// An append and the one who waits for it.
 pub(super) struct Waiting {
     pub(super) append: Append,
@@ -107,6 +104,10 @@ impl Writer {
         let mut judged = Judged::default();
         for (one, known) in admitted {
             let conversation = &one.append.conversation;
+            if self.removals.iter().any(|removal| removal.conversation == *conversation) {
+                one.answer(Err(AppendError::Unavailable("the conversation is being deleted".into())));
+                continue;
+            }
             let last = match judged.ends.get(conversation).copied().or(known) {
                 Some(last) => last,
                 None => match self.last(conversation) {
@@ -171,7 +172,6 @@ impl Writer {
         });
         let Err(failure) = result else {
             point("append.after_commit");
-            self.written += rows.iter().flatten().map(|row| row.bytes + ROW_OVERHEAD).sum::<usize>();
             return Ok(());
         };
         self.shared.hot().undo(rows.iter().flatten().count());
@@ -326,6 +326,9 @@ mod tests {
             matches!(&answer, Err(AppendError::Unconfirmed(why)) if why.contains("restart")),
             "{answer:?}"
         );
-        assert!(writer.trim(&c, Seq(1), Seq(1)).is_err() && writer.delete(&c).is_err());
+        assert!(writer.trim(&c, Seq(1), Seq(1)).is_err());
+        let (answer, mut answered) = oneshot::channel();
+        writer.delete(c, answer);
+        assert!(answered.try_recv().unwrap().is_err());
     }
 }

@@ -85,29 +85,24 @@ fn put(db: &Connection, document: &Document) -> rusqlite::Result<bool> {
     Ok(true)
 }
 
-/// Removes every document of a conversation.
-pub(super) fn delete_all(db: &Connection, conversation: &str) -> rusqlite::Result<()> {
-    for sql in [
-        "DELETE FROM stored_messages WHERE conversation_id = ?1",
-        "DELETE FROM stored_states WHERE id IN (SELECT id FROM stored_conversations WHERE conversation_id = ?1)",
-        "DELETE FROM stored_generations WHERE conversation_id = ?1",
-        "DELETE FROM stored_conversations WHERE conversation_id = ?1",
-    ] {
-        db.prepare_cached(sql)?.execute([conversation])?;
-    }
-    Ok(())
-}
-
 /// One document by id.
 pub(super) fn get(db: &Connection, table: Table, id: &str) -> rusqlite::Result<Option<Document>> {
     let sql = match table {
         Table::Conversations => select_sql!(
             "stored_conversations",
             "due, (SELECT state FROM stored_states WHERE stored_states.id = stored_conversations.id)",
-            " WHERE id = ?1"
+            " WHERE id = ?1 AND conversation_id NOT IN (SELECT conversation FROM removals)"
         ),
-        Table::Messages => select_sql!("stored_messages", "NULL, NULL", " WHERE id = ?1"),
-        Table::Generations => select_sql!("stored_generations", "due, NULL", " WHERE id = ?1"),
+        Table::Messages => select_sql!(
+            "stored_messages",
+            "NULL, NULL",
+            " WHERE id = ?1 AND conversation_id NOT IN (SELECT conversation FROM removals)"
+        ),
+        Table::Generations => select_sql!(
+            "stored_generations",
+            "due, NULL",
+            " WHERE id = ?1 AND conversation_id NOT IN (SELECT conversation FROM removals)"
+        ),
     };
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([id])?;
@@ -116,7 +111,7 @@ pub(super) fn get(db: &Connection, table: Table, id: &str) -> rusqlite::Result<O
 
 /// One page of the documents that match, in the query's order and without states.
 pub(super) fn list(db: &Connection, table: Table, query: &Query) -> rusqlite::Result<DocumentPage> {
-    let mut conditions = Vec::new();
+    let mut conditions = vec!["conversation_id NOT IN (SELECT conversation FROM removals)".to_owned()];
     let mut values: Vec<Value> = Vec::new();
     if let Some(user) = &query.user {
         conditions.push("user_id = ?".to_owned());
@@ -149,9 +144,8 @@ pub(super) fn list(db: &Connection, table: Table, query: &Query) -> rusqlite::Re
     }
     // One more than wanted tells whether there are more.
     values.push(sql_int((query.limit as u64).saturating_add(1)).into());
-    let matching =
-        if conditions.is_empty() { String::new() } else { format!(" WHERE {}", conditions.join(" AND ")) };
-    let sql = format!("{}{matching} ORDER BY {order} LIMIT ?", select(table));
+    let matching = conditions.join(" AND ");
+    let sql = format!("{} WHERE {matching} ORDER BY {order} LIMIT ?", select(table));
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
     let mut page = DocumentPage::new(query.limit, query.max_bytes);

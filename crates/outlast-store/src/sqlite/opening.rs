@@ -1,9 +1,9 @@
 //! From a path to a store that is ready: the file taken for this process, its schema known, this start
 //! counted, and the index of recent rows built.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use outlast_core::{ConversationId, Seq};
@@ -16,7 +16,8 @@ use crate::sqlite::Options;
 use crate::sqlite::chunk::settled_last;
 use crate::sqlite::failure::broken;
 use crate::sqlite::hot::{HotIndex, HotRow, Limits};
-use crate::sqlite::schema;
+use crate::sqlite::removal::Removal;
+use crate::sqlite::{private, schema};
 
 /// Fences of one start are numbered within this many bits: at 1,000 claims a second they last for 30
 /// years, and the other bits for eight million starts.
@@ -24,7 +25,7 @@ const FENCE_BITS: u32 = 40;
 
 /// Larger than SQLite's default: chunks of 64 KiB need fewer pages. Not much larger: each document that
 /// changes writes a page.
-const PAGE_BYTES: i64 = 8 << 10;
+pub(super) const PAGE_BYTES: i64 = 8 << 10;
 
 /// The WAL file is cut back to this size when it starts over.
 const WAL_KEPT_BYTES: i64 = 64 << 20;
@@ -47,29 +48,35 @@ pub(super) struct Opened {
     pub(super) hot: HotIndex,
     pub(super) next_position: i64,
     pub(super) fences_after: u64,
+    pub(super) removals: VecDeque<Removal>,
 }
 
 pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, StoreError> {
     create_folder(path)?;
     let lock = lock(path)?;
+    private::restrict(path).map_err(|error| {
+        StoreError::Unavailable(format!("cannot restrict access to {}: {error}", path.display()))
+    })?;
     let mut db = open_writer(path, options).map_err(broken)?;
     schema::prepare(&mut db)?;
     let epoch = schema::next_epoch(&db)?;
     point("open.epoch");
     let limits =
         Limits { chunk_bytes: options.chunk_bytes, hot_bytes: options.hot_bytes, hot_rows: options.hot_rows };
-    let (hot, next_position) = scan(&db, limits).map_err(broken)?;
+    let mut removals = removals(&db).map_err(broken)?;
+    let (hot, next_position) = scan(&db, limits, &mut removals).map_err(broken)?;
     point("open.scanned");
-    Ok(Opened { db, lock, hot, next_position, fences_after: epoch << FENCE_BITS })
+    Ok(Opened { db, lock, hot, next_position, fences_after: epoch << FENCE_BITS, removals })
 }
 
 fn create_folder(path: &Path) -> Result<(), StoreError> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     if folder.is_dir() {
+        private::warn_about(folder);
         return Ok(());
     }
     let failed = |error| StoreError::Unavailable(format!("cannot create {}: {error}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(failed)?;
+    private::create_folder(folder).map_err(failed)?;
     // SQLite makes the file's entry in the folder durable, but not the folder's entry in its parent.
     if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(failed)?;
@@ -80,9 +87,7 @@ fn create_folder(path: &Path) -> Result<(), StoreError> {
 /// Holds off every other process. A second one would hand out the same positions and judge fences by an
 /// index that does not know the first one's rows.
 fn lock(path: &Path) -> Result<File, StoreError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    let name = PathBuf::from(name);
+    let name = private::with_suffix(path, ".lock");
     let failed = |error| StoreError::Unavailable(format!("cannot lock {}: {error}", name.display()));
     let file = File::options().create(true).write(true).truncate(false).open(&name).map_err(failed)?;
     match file.try_lock() {
@@ -141,9 +146,23 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
+/// The removals that the last stop interrupted.
+fn removals(db: &Connection) -> rusqlite::Result<VecDeque<Removal>> {
+    let mut statement = db.prepare("SELECT conversation FROM removals")?;
+    let rows = statement.query_map([], |row| {
+        let conversation = ConversationId::from(row.get_ref(0)?.as_str()?);
+        Ok(Removal { conversation, positions: Vec::new(), answers: Vec::new() })
+    })?;
+    rows.collect()
+}
+
 /// Builds the index of `recent`. Rows that `log` covers were settled before the last stop; they only
 /// wait to be cut off.
-fn scan(db: &Connection, limits: Limits) -> rusqlite::Result<(HotIndex, i64)> {
+fn scan(
+    db: &Connection,
+    limits: Limits,
+    removals: &mut VecDeque<Removal>,
+) -> rusqlite::Result<(HotIndex, i64)> {
     let mut hot = HotIndex::new(limits);
     let mut settled: HashMap<ConversationId, Seq> = HashMap::new();
     let mut next_position = 1;
@@ -160,6 +179,10 @@ fn scan(db: &Connection, limits: Limits) -> rusqlite::Result<(HotIndex, i64)> {
         };
         let conversation = ConversationId::from(row.get_ref(1)?.as_str()?);
         next_position = found.position + 1;
+        if let Some(removal) = removals.iter_mut().find(|removal| removal.conversation == conversation) {
+            removal.positions.push(found.position);
+            continue;
+        }
         let settled_last = match settled.get(&conversation) {
             Some(last) => *last,
             None => {

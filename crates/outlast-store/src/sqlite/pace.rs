@@ -1,56 +1,142 @@
-//! How long the writer gathers before it commits again.
+//! When the writer commits: at once while there is little to do, else about once per frame of a screen.
 //!
 //! A commit costs nearly the same for one append or a hundred, and every append wakes an owner and its
-//! readers. A writer that never pauses commits a handful at a time and takes the processor from those who
-//! produce and read; if it pauses, text gathers meanwhile and leaves as fewer, larger records. So it rests
-//! the longer, the more appends it just had: with little to do the rest is over before it begins, and with
-//! much to do the rest grows until all have something to say. Appends that are large already gain nothing.
+//! followers. Commits closer together than a frame cost processor time for speed that nobody can see;
+//! commits further apart make text arrive in jerks. Text that gathers between two commits leaves as fewer,
+//! larger records.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// What a small append adds to the rest. Below about 10,000 appends a second they do not fill the time that
-/// they add, and the rest shrinks to nothing; above, it grows until everybody who writes is in every commit.
-/// So 200 answers at 50 tokens a second each are shown at once, and of 1,000 every event holds a few tokens:
-/// `make bench` shows both.
-const EACH: Duration = Duration::from_micros(85);
+/// One frame of a screen that shows 60 of them a second.
+pub(super) const FRAME: Duration = Duration::from_millis(16);
 
-/// An append of so many bytes is small; one of twice as many adds half as much.
+/// Appends with more bytes than this wait less, in proportion: they have gathered enough already, and a
+/// stream that is as fast as its source must not be slowed down to one append per frame.
 const SMALL_BYTES: usize = 1024;
 
-/// A reader hardly notices text that is this much later, and only a server that is busy rests for so long.
-const PAUSE_AT_MOST: Duration = Duration::from_millis(100);
+/// How many commits may come early after a quiet time. A command leads to a handful of appends one after the
+/// other, and its client waits for all of them.
+const EARLY_COMMITS: u32 = 8;
 
-/// How long to rest for an append of so many bytes.
-pub(super) fn rest_for(bytes: usize) -> Duration {
-    EACH / u32::try_from(bytes / SMALL_BYTES).unwrap_or(u32::MAX).max(1)
+/// What waits for the next commit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Waiting {
+    /// The most bytes that one append has.
+    largest: usize,
+    /// Whether somebody waits for more than text to be shown.
+    prompt: bool,
 }
 
-/// How long to pause after a commit that took so long, if its appends want so much rest together.
-pub(super) fn pause(rest: Duration, took: Duration) -> Duration {
-    rest.min(PAUSE_AT_MOST).saturating_sub(took)
+impl Waiting {
+    /// Text, of so many bytes.
+    pub(super) fn text(bytes: usize) -> Self {
+        Self { largest: bytes, prompt: false }
+    }
+
+    /// A change to a document, or a call that is not an append: the result of a command.
+    pub(super) fn prompt() -> Self {
+        Self { largest: 0, prompt: true }
+    }
+
+    pub(super) fn and(self, other: Self) -> Self {
+        Self { largest: self.largest.max(other.largest), prompt: self.prompt || other.prompt }
+    }
+
+    /// Whether it may have to be committed before the frame is over.
+    pub(super) fn may_hurry(self) -> bool {
+        self.prompt || self.largest > SMALL_BYTES
+    }
+}
+
+/// Decides from when the commits before began.
+pub(super) struct Pace {
+    frame: Duration,
+    last: Option<Instant>,
+    /// Time that passed without a commit and was not used by an early one yet.
+    saved: Duration,
+}
+
+impl Pace {
+    pub(super) fn new(frame: Duration) -> Self {
+        Self { frame, last: None, saved: frame * EARLY_COMMITS }
+    }
+
+    /// How long the next commit has to wait yet.
+    pub(super) fn wait(&self, waiting: Waiting, now: Instant) -> Duration {
+        let Some(last) = self.last else { return Duration::ZERO };
+        let passed = now.saturating_duration_since(last);
+        if waiting.prompt && self.saved + passed >= self.frame {
+            return Duration::ZERO;
+        }
+        let smaller = u32::try_from(waiting.largest / SMALL_BYTES).unwrap_or(u32::MAX).max(1);
+        (self.frame / smaller).saturating_sub(passed)
+    }
+
+    /// A commit begins. Early ones use up saved time, so that the average stays at one per frame.
+    pub(super) fn begin(&mut self, now: Instant) {
+        if let Some(last) = self.last.replace(now) {
+            let passed = now.saturating_duration_since(last);
+            let saved = (self.saved + passed).saturating_sub(self.frame);
+            self.saved = saved.min(self.frame * EARLY_COMMITS);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MS: Duration = Duration::from_millis(1);
+
     #[test]
-    fn little_work_is_not_noticed_and_much_work_does_not_wait_for_long() {
-        let ms = Duration::from_millis;
-        let pause = |appends, took| pause(rest_for(200) * appends, took);
-        assert_eq!(pause(0, ms(0)), ms(0));
-        assert_eq!(pause(5, ms(1)), ms(0));
-        assert_eq!(pause(100, ms(2)).as_micros(), 6_500);
-        assert_eq!(pause(1_000, ms(5)), ms(80));
-        assert_eq!(pause(5_000, ms(10)), ms(90));
-        assert_eq!(pause(5_000, ms(150)), ms(0));
+    fn text_alone_is_committed_at_once_and_then_once_per_frame() {
+        let mut pace = Pace::new(FRAME);
+        let start = Instant::now();
+        let text = Waiting::text(150);
+        assert_eq!(pace.wait(text, start), Duration::ZERO);
+        pace.begin(start);
+        assert_eq!(pace.wait(text, start + 4 * MS), 12 * MS);
+        assert_eq!(pace.wait(text, start + FRAME), Duration::ZERO);
+        // A stream with a token every 20 ms never waits.
+        for n in 1..100 {
+            let now = start + n * 20 * MS;
+            assert_eq!(pace.wait(text, now), Duration::ZERO);
+            pace.begin(now);
+        }
     }
 
     #[test]
-    fn what_is_gathered_already_hardly_waits() {
-        assert_eq!(rest_for(0), EACH);
-        assert_eq!(rest_for(SMALL_BYTES), EACH);
-        assert_eq!(rest_for(2 * SMALL_BYTES), EACH / 2);
-        assert!(rest_for(16 * SMALL_BYTES) < EACH / 15);
+    fn a_command_does_not_wait_unless_the_writer_is_busy() {
+        let mut pace = Pace::new(FRAME);
+        let mut now = Instant::now();
+        pace.begin(now);
+        let mut early = 0;
+        while pace.wait(Waiting::prompt(), now + MS).is_zero() {
+            now += MS;
+            pace.begin(now);
+            early += 1;
+        }
+        assert_eq!(early, EARLY_COMMITS, "a burst after a quiet time");
+        // While text is committed in every frame nothing is saved.
+        for _ in 0..10 {
+            now += FRAME;
+            pace.begin(now);
+        }
+        assert!(pace.wait(Waiting::prompt(), now + MS) > FRAME / 2);
+        // A quiet frame allows one early commit again.
+        now += 2 * FRAME;
+        pace.begin(now);
+        assert_eq!(pace.wait(Waiting::prompt(), now + MS), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_has_gathered_already_hardly_waits() {
+        let mut pace = Pace::new(FRAME);
+        let start = Instant::now();
+        pace.begin(start);
+        assert_eq!(pace.wait(Waiting::text(SMALL_BYTES), start), FRAME);
+        assert_eq!(pace.wait(Waiting::text(16 * SMALL_BYTES), start), MS);
+        assert!(pace.wait(Waiting::text(100).and(Waiting::text(1 << 20)), start) < MS / 10);
+        assert!(!Waiting::text(150).may_hurry() && Waiting::text(16 << 10).may_hurry());
     }
 }

@@ -77,6 +77,9 @@ pub(super) fn read(
 ) -> Result<Vec<Record>, StoreError> {
     loop {
         let look = Look::begin(db, shared)?;
+        if look.is_removed(conversation)? {
+            return Ok(Vec::new());
+        }
         if let Some((rows, _)) = look.hot(conversation, after) {
             return look.records(conversation, after, &rows, max_bytes);
         }
@@ -131,6 +134,13 @@ impl<'a> Look<'a> {
             .and_then(|mut statement| statement.query_row([], |row| row.get(0)))
             .map_err(broken)?;
         Ok(Self { shared, tx, newest: newest.unwrap_or(0), removals })
+    }
+
+    /// Whether the removal of the conversation has begun.
+    fn is_removed(&self, conversation: &ConversationId) -> Result<bool, StoreError> {
+        let sql = "SELECT 1 FROM removals WHERE conversation = ?1";
+        let mut statement = self.tx.prepare_cached(sql).map_err(broken)?;
+        statement.exists([conversation.as_str()]).map_err(broken)
     }
 
     /// The recent rows after `after`, and the last seq among all recent rows. `None` if rows have left

@@ -1,12 +1,38 @@
 //! Trim and delete. Both are rare and durable when they return.
+//!
+//! A delete marks the conversation in one small transaction, and from then on nobody sees anything of it. What
+//! is stored of it goes in bounded steps between the commits of others; after a crash the next start continues.
+//! Only then does the delete return, so that an owner who creates the conversation again begins with nothing.
 
 use outlast_core::{ConversationId, Seq};
 use rusqlite::Transaction;
 
+use crate::fault::point;
 use crate::sqlite::chunk::{Chunk, settled_last};
 use crate::sqlite::failure::Failure;
-use crate::sqlite::writer::Writer;
-use crate::sqlite::{documents, settle, sql_int};
+use crate::sqlite::writer::{Answer, Writer};
+use crate::sqlite::{settle, sql_int};
+
+/// A step removes at most this many documents, each of which touches pages of its own in several indexes, ...
+const STEP_DOCUMENTS: usize = 256;
+/// ... this many chunks of a log, about 64 KiB each, ...
+const STEP_CHUNKS: usize = 32;
+/// ... and this many recent rows: a few milliseconds each, while appends wait.
+const STEP_ROWS: usize = 1024;
+
+macro_rules! remove_sql {
+    ($table:literal, $key:literal) => {
+        concat!(
+            "DELETE FROM ",
+            $table,
+            " WHERE rowid IN (SELECT rowid FROM ",
+            $table,
+            " WHERE ",
+            $key,
+            " = ?1 LIMIT ?2)"
+        )
+    };
+}
 
 impl Writer {
     /// Removes records. What is recent is settled first, so that only `log` can have holes: a row of
@@ -27,24 +53,101 @@ impl Writer {
         Ok(())
     }
 
-    /// Removes everything, also the settled rows that `recent` still has: at the next start nothing
-    /// would tell them from records that were never settled.
-    pub(super) fn delete(&mut self, conversation: &ConversationId) -> Result<(), Failure> {
-        let positions = self.shared.hot().positions(conversation);
-        self.transact(|tx| {
-            documents::delete_all(tx, conversation.as_str())?;
-            tx.prepare_cached("DELETE FROM log WHERE conversation = ?1")?.execute([conversation.as_str()])?;
-            let mut statement = tx.prepare_cached("DELETE FROM recent WHERE position = ?1")?;
-            for position in &positions {
-                statement.execute([position])?;
-            }
+    /// Makes the conversation invisible at once, durably, and queues the removal of what is stored of it.
+    /// The caller is answered when that is done.
+    pub(super) fn delete(&mut self, conversation: ConversationId, answer: Answer) {
+        if let Some(removal) = self.removals.iter_mut().find(|removal| removal.conversation == conversation) {
+            removal.answers.push(answer);
+            return;
+        }
+        let marked = self.transact(|tx| {
+            let id = conversation.as_str();
+            tx.prepare_cached("INSERT OR IGNORE INTO removals VALUES (?1)")?.execute([id])?;
             Ok(())
-        })?;
-        self.shared.hot().forget(conversation);
+        });
+        if let Err(failure) = marked {
+            // A caller that has gone away does not need its answer.
+            answer.send(Err(failure.to_store_error())).ok();
+            return;
+        }
+        point("delete.marked");
+        // Also the settled rows that `recent` still has: at the next start nothing would tell them from
+        // records that were never settled.
+        let positions = self.shared.hot().positions(&conversation);
+        self.shared.hot().forget(&conversation);
         // No append comes in between: this thread would be the one to write it.
-        self.shared.ownership().owners.evict(conversation);
-        self.shared.wakes.wake(conversation, Seq::ZERO);
-        Ok(())
+        self.shared.ownership().owners.evict(&conversation);
+        self.shared.wakes.wake(&conversation, Seq::ZERO);
+        self.removals.push_back(Removal { conversation, positions, answers: vec![answer] });
+    }
+
+    /// Removes a bounded part of what is left of a conversation; whether there is more to do.
+    pub(super) fn remove_step(&mut self) -> bool {
+        let Some(mut removal) = self.removals.pop_front() else { return false };
+        let result = self.transact_unsynced(|tx| removal.step(tx));
+        point("delete.step");
+        match result {
+            Ok(false) => {
+                self.removals.push_front(removal);
+                true
+            }
+            Ok(true) => {
+                for answer in removal.answers {
+                    answer.send(Ok(())).ok();
+                }
+                !self.removals.is_empty()
+            }
+            Err(failure) => {
+                // What is left is invisible and stays marked; it is tried again later.
+                tracing::warn!(?failure, "a deleted conversation could not be removed completely");
+                for answer in removal.answers.drain(..) {
+                    answer.send(Err(failure.to_store_error())).ok();
+                }
+                self.removals.push_back(removal);
+                false
+            }
+        }
+    }
+}
+
+/// A conversation that is invisible already and removed in steps, so that other writers are not held up.
+pub(super) struct Removal {
+    pub(super) conversation: ConversationId,
+    /// Its rows in `recent`.
+    pub(super) positions: Vec<i64>,
+    pub(super) answers: Vec<Answer>,
+}
+
+impl Removal {
+    /// Whether nothing is left. The mark goes with the last of it.
+    fn step(&mut self, tx: &Transaction<'_>) -> rusqlite::Result<bool> {
+        let id = self.conversation.as_str();
+        for (sql, most) in [
+            (remove_sql!("stored_messages", "conversation_id"), STEP_DOCUMENTS),
+            (remove_sql!("stored_generations", "conversation_id"), STEP_DOCUMENTS),
+            (remove_sql!("log", "conversation"), STEP_CHUNKS),
+        ] {
+            if tx.prepare_cached(sql)?.execute((id, sql_int(most as u64)))? >= most {
+                return Ok(false);
+            }
+        }
+        let left = self.positions.len().saturating_sub(STEP_ROWS);
+        let mut statement = tx.prepare_cached("DELETE FROM recent WHERE position = ?1")?;
+        for position in &self.positions[left..] {
+            statement.execute([position])?;
+        }
+        self.positions.truncate(left);
+        if left > 0 {
+            return Ok(false);
+        }
+        for sql in [
+            "DELETE FROM stored_states WHERE id = ?1",
+            "DELETE FROM stored_conversations WHERE id = ?1",
+            "DELETE FROM removals WHERE conversation = ?1",
+        ] {
+            tx.prepare_cached(sql)?.execute([id])?;
+        }
+        Ok(true)
     }
 }
 
@@ -89,4 +192,74 @@ fn overlapping(
         })
     })?;
     chunks.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::{Append, Change, Newest, Table};
+    use crate::sqlite::batch::Waiting;
+    use crate::sqlite::writer::by_hand;
+    use crate::sqlite::{Options, documents, opening, readers};
+    use crate::suite::{append, conversation, document, head};
+    use tokio::sync::oneshot;
+
+    fn write(writer: &mut Writer, append: Append) {
+        let (answer, mut answered) = oneshot::channel();
+        writer.batch(&mut vec![Waiting { append, answer }]);
+        answered.try_recv().unwrap().unwrap();
+    }
+
+    #[test]
+    fn others_write_between_the_steps_of_a_delete_and_nobody_sees_what_is_left() {
+        const MESSAGES: usize = 5_000;
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = by_hand(folder.path(), &Options::default());
+        let (large, other) = (conversation("large"), conversation("other"));
+        let fence = writer.shared.ownership().owners.claim(&large);
+        let message = |n: usize| document(Table::Messages, &format!("m{n}"), &large, n as i64);
+        let changes = (0..MESSAGES).map(message).chain([head(&large, 0)]).map(Change::Put).collect();
+        let line = "x".repeat(50_000);
+        write(&mut writer, Append { changes, ..append(&large, fence, 0, &[line.as_str(); 100]) });
+        writer.settle_everything().unwrap();
+
+        let (answer, mut answered) = oneshot::channel();
+        writer.delete(large.clone(), answer);
+        let fence = writer.shared.ownership().owners.claim(&other);
+        let mut db = opening::open_reader(&folder.path().join("outlast.db")).unwrap();
+        let mut between = 0;
+        while answered.try_recv().is_err() {
+            assert!(readers::load(&mut db, &writer.shared, &large, Newest::NONE).unwrap().is_none());
+            assert!(readers::read(&mut db, &writer.shared, &large, Seq::ZERO, 9).unwrap().is_empty());
+            assert!(documents::get(&db, Table::Messages, "m4999").unwrap().is_none());
+            write(&mut writer, append(&other, fence, between, &["a"]));
+            writer.tidy_up(|| true);
+            between += 1;
+        }
+        assert!(between as usize > MESSAGES / STEP_DOCUMENTS, "{between} appends in between");
+        let left = "SELECT (SELECT count(*) FROM stored_messages) + (SELECT count(*) FROM removals)";
+        assert_eq!(writer.db.query_row(left, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_delete_that_was_interrupted_is_continued_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let c = conversation("c");
+        {
+            let mut writer = by_hand(folder.path(), &Options::default());
+            let fence = writer.shared.ownership().owners.claim(&c);
+            let changes = vec![Change::Put(head(&c, 0))];
+            write(&mut writer, Append { changes, ..append(&c, fence, 0, &["a", "b"]) });
+            let (answer, _) = oneshot::channel();
+            writer.delete(c.clone(), answer);
+        }
+        let mut writer = by_hand(folder.path(), &Options::default());
+        let mut db = opening::open_reader(&folder.path().join("outlast.db")).unwrap();
+        assert!(readers::load(&mut db, &writer.shared, &c, Newest::NONE).unwrap().is_none());
+        writer.tidy_up(|| false);
+        let fence = writer.shared.ownership().owners.claim(&c);
+        write(&mut writer, append(&c, fence, 0, &["new"]));
+        let found = readers::read(&mut db, &writer.shared, &c, Seq::ZERO, 9).unwrap();
+        assert_eq!((found.len(), &found[0].bytes[..]), (1, &b"new"[..]));
+    }
 }

@@ -90,6 +90,12 @@ CREATE VIEW generations AS SELECT
 FROM stored_generations;
 ";
 
+/// The conversations whose removal has begun: nobody sees anything of them any more, and what is left of
+/// them is removed step by step.
+const REMOVALS: &str = "
+CREATE TABLE IF NOT EXISTS removals (conversation TEXT PRIMARY KEY NOT NULL) WITHOUT ROWID;
+";
+
 /// Turns the tables of version 2 into those above.
 const FROM_2: &str = "
 DROP VIEW conversations;
@@ -114,11 +120,11 @@ UPDATE stored_generations SET due = ord WHERE status IN ('completed', 'cancelled
 pub(super) fn prepare(db: &mut Connection) -> Result<(), StoreError> {
     let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(broken)?;
     match version {
-        VERSION => Ok(()),
-        0 => run(db, &[TABLES, SINCE_2]).map_err(broken),
+        VERSION => run(db, &[REMOVALS]).map_err(broken),
+        0 => run(db, &[TABLES, SINCE_2, REMOVALS]).map_err(broken),
         2 => {
             tracing::info!("upgrading the database from schema version 2 to {VERSION}");
-            run(db, &[FROM_2, SINCE_2, FILL_FROM_2]).map_err(broken)
+            run(db, &[FROM_2, SINCE_2, FILL_FROM_2, REMOVALS]).map_err(broken)
         }
         _ => Err(StoreError::Broken(format!(
             "the database has schema version {version}, this version of Outlast supports {VERSION}: use the \

@@ -64,8 +64,7 @@ impl Writer {
         })?;
         point("settle.committed");
         let mut hot = self.shared.hot();
-        for (conversation, rows) in due {
-            self.written += rows.iter().map(|row| row.bytes).sum::<usize>();
+        for (conversation, _) in due {
             hot.settled(conversation);
         }
         Ok(())
@@ -86,13 +85,14 @@ impl Writer {
         Ok(true)
     }
 
-    /// A transaction that need not be durable when it returns. It moves what is durable already, and the
+    /// A transaction that need not be durable when it returns. It moves what is durable already, or removes
+    /// what is durably marked for it, and the
     /// write-ahead log keeps the order: whatever survives a loss of power is a prefix, in which each
     /// record is in `recent`, in `log`, or in both. That saves an fsync for each step.
-    fn transact_unsynced(
+    pub(super) fn transact_unsynced<T>(
         &mut self,
-        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
-    ) -> Result<(), Failure> {
+        work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, Failure> {
         self.synchronous("NORMAL")?;
         let result = self.transact(work);
         self.synchronous("FULL")?;

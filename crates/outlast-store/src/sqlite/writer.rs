@@ -1,5 +1,6 @@
 //! The one thread that writes: takes what waits, commits it together, answers, tidies up, gathers again.
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -9,29 +10,20 @@ use outlast_core::{ConversationId, Seq};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::contract::{Append, AppendError, StoreError};
+use crate::contract::{Append, AppendError, Change, StoreError};
 use crate::fault::point;
+use crate::sqlite::Shared;
 use crate::sqlite::batch::Waiting;
-use crate::sqlite::failure::Failure;
-use crate::sqlite::opening::BUSY;
-use crate::sqlite::{Shared, pace};
+use crate::sqlite::failure::{Failure, broken};
+use crate::sqlite::pace::{self, Pace};
+use crate::sqlite::removal::Removal;
+use crate::sqlite::wal::Wal;
 
 /// A batch is closed when it holds this many bytes, so that one commit stays short.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// A batch is closed when it holds this many appends.
 const BATCH_APPENDS: usize = 4096;
-
-/// The write-ahead log is copied into the file after about this many bytes: often enough that a reader
-/// searches a short one, rarely enough that pages written again and again are copied once.
-const CHECKPOINT_BYTES: usize = 16 << 20;
-
-/// The write-ahead log starts over only when no reader needs it. If it has become this many pages long
-/// because there always was one, the writer waits until they have turned to the file.
-const WAL_PAGES: i64 = 8192;
-
-/// How long the writer waits for them: our own reads are over sooner.
-const WAL_PATIENCE: Duration = Duration::from_millis(50);
 
 /// Recent records may grow to this many times their limits while appends wait; then tidying goes first.
 pub(super) const OVERDUE: usize = 2;
@@ -44,7 +36,7 @@ pub(super) enum Command {
     Settle { answer: Answer },
 }
 
-type Answer = oneshot::Sender<Result<(), StoreError>>;
+pub(super) type Answer = oneshot::Sender<Result<(), StoreError>>;
 
 /// What the writer owns.
 pub(super) struct Parts {
@@ -54,6 +46,9 @@ pub(super) struct Parts {
     pub(super) next_position: i64,
     pub(super) chunk_bytes: usize,
     pub(super) cut_from: usize,
+    pub(super) frame: Duration,
+    /// Removals that the last start did not finish.
+    pub(super) removals: VecDeque<Removal>,
 }
 
 pub(super) struct Writer {
@@ -64,8 +59,9 @@ pub(super) struct Writer {
     pub(super) chunk_bytes: usize,
     /// Fewer settled rows than this at the front of `recent` are not worth a transaction.
     pub(super) cut_from: usize,
-    /// Bytes written since the last checkpoint, about.
-    pub(super) written: usize,
+    pub(super) wal: Wal,
+    /// Conversations that are being removed, one at a time.
+    pub(super) removals: VecDeque<Removal>,
     /// Set once, by the failure that nothing may be written after.
     pub(super) fatal: Option<Failure>,
 }
@@ -76,11 +72,13 @@ pub(super) fn start(
     commands: mpsc::Receiver<Command>,
     shared: Arc<Shared>,
 ) -> Result<JoinHandle<()>, StoreError> {
-    let Parts { db, lock, next_position, chunk_bytes, cut_from } = parts;
+    let Parts { mut db, lock, next_position, chunk_bytes, cut_from, frame, removals } = parts;
+    let wal = Wal::of(&mut db).map_err(broken)?;
     let run = move || {
         let alarm = Alarm(Arc::clone(&shared));
-        let mut writer = Writer { db, shared, next_position, chunk_bytes, cut_from, written: 0, fatal: None };
-        writer.run(commands);
+        let mut writer =
+            Writer { db, shared, next_position, chunk_bytes, cut_from, wal, removals, fatal: None };
+        writer.run(commands, frame);
         // In this order: the database is closed, then others may have it.
         drop(writer);
         drop(lock);
@@ -91,20 +89,23 @@ pub(super) fn start(
 }
 
 impl Writer {
-    fn run(&mut self, mut commands: mpsc::Receiver<Command>) {
-        let mut appends = Vec::new();
+    fn run(&mut self, mut commands: mpsc::Receiver<Command>, frame: Duration) {
+        let mut pace = Pace::new(frame);
+        let mut gathered = Gathered::default();
+        self.tidy_up(|| !commands.is_empty());
         while let Some(first) = commands.blocking_recv() {
-            let began = Instant::now();
-            let (rest, others) = gather(first, &mut commands, &mut appends);
+            gathered.add(first);
+            gathered.wait(&pace, &mut commands);
+            pace.begin(Instant::now());
             point("append.received");
-            if !appends.is_empty() {
-                self.batch(&mut appends);
+            if !gathered.appends.is_empty() {
+                self.batch(&mut gathered.appends);
             }
-            for other in others {
+            for other in gathered.others.drain(..) {
                 self.serve(other);
             }
+            gathered = Gathered { appends: gathered.appends, others: gathered.others, ..Gathered::default() };
             self.tidy_up(|| !commands.is_empty());
-            thread::sleep(pace::pause(rest, began.elapsed()));
         }
     }
 
@@ -114,7 +115,7 @@ impl Writer {
             Command::Trim { conversation, first, last, answer } => {
                 (answer, self.trim(&conversation, first, last))
             }
-            Command::Delete { conversation, answer } => (answer, self.delete(&conversation)),
+            Command::Delete { conversation, answer } => return self.delete(conversation, answer),
             Command::Settle { answer } => (answer, self.settle_everything()),
         };
         // A caller that has gone away does not need its answer.
@@ -136,42 +137,20 @@ impl Writer {
         if self.fatal.is_some() {
             return false;
         }
+        let removing = self.remove_step();
         let more = match self.settle_step() {
-            Ok(more) => more,
+            Ok(more) => more || removing,
             Err(failure) => {
                 // Nothing is lost: what is not settled stays where it is and is tried again later.
                 tracing::warn!(?failure, "recent records could not be settled");
-                false
+                removing
             }
         };
-        if self.written >= CHECKPOINT_BYTES {
-            self.written = 0;
-            self.checkpoint();
+        if let Err(error) = self.wal.tidy(&self.db) {
+            tracing::warn!(%error, "checkpoint failed");
+            self.note(&Failure::before_commit(&error));
         }
         more
-    }
-
-    fn checkpoint(&mut self) {
-        // Passive never waits for readers; what it cannot copy now it copies the next time.
-        let done = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get::<_, i64>(1));
-        let done = match done {
-            Ok(pages) if pages > WAL_PAGES => self.restart_wal(),
-            other => other.map(|_| ()),
-        };
-        if let Err(error) = done {
-            tracing::warn!(%error, "checkpoint failed");
-            let failure = Failure::before_commit(&error);
-            self.note(&failure);
-        }
-    }
-
-    /// Waits a little for the readers. One that stays, such as a person with `sqlite3` and an open
-    /// transaction, costs disk space, not the time of everybody who appends.
-    fn restart_wal(&self) -> rusqlite::Result<()> {
-        self.db.busy_timeout(WAL_PATIENCE)?;
-        let done = self.db.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
-        self.db.busy_timeout(BUSY)?;
-        done
     }
 
     /// Runs `work` in a transaction and commits it. On a failure nothing of it is there.
@@ -214,32 +193,73 @@ fn transact<T>(
     Ok(done)
 }
 
-/// Takes what waits until the batch is full, appends apart from the others, in order; and how long to rest
-/// after it. After a full batch there is no rest: more waits already.
-fn gather(
-    first: Command,
-    commands: &mut mpsc::Receiver<Command>,
-    appends: &mut Vec<Waiting>,
-) -> (Duration, Vec<Command>) {
-    let mut others = Vec::new();
-    let (mut bytes, mut rest) = (0, Duration::ZERO);
-    let mut next = Some(first);
-    while let Some(command) = next {
+/// What is served together, appends apart from the others, in order.
+#[derive(Default)]
+struct Gathered {
+    appends: Vec<Waiting>,
+    others: Vec<Command>,
+    bytes: usize,
+    waiting: pace::Waiting,
+}
+
+impl Gathered {
+    fn add(&mut self, command: Command) {
+        self.waiting = self.waiting.and(command.waiting());
         match command {
             Command::Append { append, answer } => {
-                let size = append.records.iter().map(|record| record.bytes.len()).sum();
-                bytes += size;
-                rest += pace::rest_for(size);
-                appends.push(Waiting { append, answer });
+                self.bytes += text_bytes(&append) + document_bytes(&append);
+                self.appends.push(Waiting { append, answer });
             }
-            Command::Trim { .. } | Command::Delete { .. } | Command::Settle { .. } => others.push(command),
+            Command::Trim { .. } | Command::Delete { .. } | Command::Settle { .. } => {
+                self.others.push(command);
+            }
         }
-        if bytes >= BATCH_BYTES || appends.len() >= BATCH_APPENDS {
-            return (Duration::ZERO, others);
-        }
-        next = commands.try_recv().ok();
     }
-    (rest, others)
+
+    fn is_full(&self) -> bool {
+        self.bytes >= BATCH_BYTES || self.appends.len() >= BATCH_APPENDS
+    }
+
+    /// Adds what arrives until it is time to commit or enough is there. Senders wake this thread only for
+    /// what may not be able to wait: a wake-up for each token would cost more than its commit.
+    fn wait(&mut self, pace: &Pace, commands: &mut mpsc::Receiver<Command>) {
+        loop {
+            while !self.is_full() {
+                let Ok(command) = commands.try_recv() else { break };
+                self.add(command);
+            }
+            let wait = pace.wait(self.waiting, Instant::now());
+            if wait.is_zero() || self.is_full() {
+                return;
+            }
+            thread::park_timeout(wait);
+        }
+    }
+}
+
+impl Command {
+    pub(super) fn waiting(&self) -> pace::Waiting {
+        match self {
+            Self::Append { append, .. } if append.changes.is_empty() => {
+                pace::Waiting::text(text_bytes(append))
+            }
+            Self::Append { .. } | Self::Trim { .. } | Self::Delete { .. } | Self::Settle { .. } => {
+                pace::Waiting::prompt()
+            }
+        }
+    }
+}
+
+fn text_bytes(append: &Append) -> usize {
+    append.records.iter().map(|record| record.bytes.len()).sum()
+}
+
+fn document_bytes(append: &Append) -> usize {
+    let bytes = |change: &Change| match change {
+        Change::Put(document) => document.body.len() + document.state.as_ref().map_or(0, String::len),
+        Change::Remove(..) => 0,
+    };
+    append.changes.iter().map(bytes).sum()
 }
 
 /// Tells everybody if the writer ends by a panic: claims stop waiting, the server can end.
@@ -257,15 +277,17 @@ impl Drop for Alarm {
 /// A writer without a thread, which a test drives step by step.
 #[cfg(test)]
 pub(super) fn by_hand(folder: &std::path::Path, options: &crate::sqlite::Options) -> Writer {
-    let opened = crate::sqlite::opening::open(&folder.join("outlast.db"), options).unwrap();
+    let mut opened = crate::sqlite::opening::open(&folder.join("outlast.db"), options).unwrap();
     let owners = crate::owners::Owners::after(opened.fences_after);
+    let wal = Wal::of(&mut opened.db).unwrap();
     Writer {
         db: opened.db,
         shared: Arc::new(Shared::new(opened.hot, owners)),
         next_position: opened.next_position,
         chunk_bytes: options.chunk_bytes,
         cut_from: (options.hot_rows / 64).max(1),
-        written: 0,
+        wal,
+        removals: opened.removals,
         fatal: None,
     }
 }
@@ -273,25 +295,31 @@ pub(super) fn by_hand(folder: &std::path::Path, options: &crate::sqlite::Options
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::{Options, opening};
     use crate::suite::{append, conversation};
+    use crate::{SqliteStore, Store};
+    use tokio::task::JoinSet;
 
-    #[test]
-    fn a_reader_that_stays_does_not_hold_up_the_writer() {
+    #[tokio::test]
+    async fn under_load_commits_are_a_frame_apart() {
         let folder = tempfile::tempdir().unwrap();
-        let mut writer = by_hand(folder.path(), &Options::default());
-        let mut reader = opening::open_reader(&folder.path().join("outlast.db")).unwrap();
-        let staying = reader.transaction().unwrap();
-        staying.query_row("SELECT count(*) FROM recent", [], |_| Ok(())).unwrap();
-        let c = conversation("c");
-        let fence = writer.shared.ownership().owners.claim(&c);
-        for expected in 0..2 {
-            let (answer, mut answered) = oneshot::channel();
-            writer.batch(&mut vec![Waiting { append: append(&c, fence, expected, &["a"]), answer }]);
-            answered.try_recv().unwrap().unwrap();
-            let began = Instant::now();
-            writer.restart_wal().unwrap();
-            assert!(began.elapsed() < BUSY / 2, "waited {:?}", began.elapsed());
+        let store = Arc::new(SqliteStore::open(&folder.path().join("outlast.db")).unwrap());
+        let began = Instant::now();
+        let mut writers = JoinSet::new();
+        for n in 0..20 {
+            let store = Arc::clone(&store);
+            writers.spawn(async move {
+                let c = conversation(&format!("c{n}"));
+                let fence = store.claim(&c).await.unwrap();
+                for seq in 0..20 {
+                    store.append(append(&c, fence, seq, &["a"])).await.unwrap();
+                }
+            });
         }
+        while let Some(done) = writers.join_next().await {
+            done.unwrap();
+        }
+        let (commits, frames) =
+            (store.shared.ownership().judged, began.elapsed().div_duration_f64(pace::FRAME));
+        assert!(commits >= 20 && commits as f64 <= frames + 2.0, "{commits} commits in {frames} frames");
     }
 }
