@@ -68,6 +68,8 @@ export interface RetryOptions extends CallOptions {
 
 export interface Approval extends CallOptions {
   readonly decision: "approve" | "deny";
+  /** From the question that was shown. If the question has changed since, the server refuses. */
+  readonly hash?: string | undefined;
   readonly reason?: string;
   readonly always?: boolean;
 }

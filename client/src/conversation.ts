@@ -8,7 +8,7 @@ import { Follower } from "./follower.js";
 import { generationOf } from "./generation-state.js";
 import type { GenerationState } from "./generation-state.js";
 import { isUnderWay } from "./generation.js";
-import type { RetryMode } from "./generation.js";
+import type { PendingApproval, RetryMode } from "./generation.js";
 import { pathOf } from "./http.js";
 import type { Connection } from "./machine.js";
 import type { News } from "./news.js";
@@ -38,6 +38,9 @@ export interface ConversationSnapshot {
   /** Why the last thing that was tried here failed. The next try clears it; a message takes it along. */
   readonly error: OutlastError | null;
 }
+
+/** What identifies a question to a person. */
+export type Question = Pick<PendingApproval, "toolUseId" | "hash">;
 
 export class Conversation extends Store<ConversationSnapshot> {
   readonly #client: OutlastClient;
@@ -116,9 +119,15 @@ export class Conversation extends Store<ConversationSnapshot> {
     return this.#act(last, (id) => this.#client.retryGeneration(id, { mode, requestId }));
   }
 
-  /** Decides about a tool call that waits: the one that was shown, though another may be the first by now. */
-  submitApproval(toolUseId: string, approval: api.Approval): Promise<api.Outcome> {
-    return this.#act(this.#running, (id) => this.#client.submitApproval(id, toolUseId, approval));
+  /**
+   * Decides about a tool call. Pass the question as it was shown, not as it stands now: if it has changed
+   * since, this fails with `approval_changed` and nothing is decided.
+   */
+  submitApproval(shown: Question | null, approval: Omit<api.Approval, "hash">): Promise<api.Outcome> {
+    const { toolUseId = "", hash } = shown ?? {};
+    return this.#act(shown && this.#running, (id) =>
+      this.#client.submitApproval(id, toolUseId, { ...approval, hash }),
+    );
   }
 
   rename(title: string): Promise<unknown> {

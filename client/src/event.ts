@@ -90,7 +90,7 @@ export type ToolEvent =
         readonly isError: boolean;
       }
     >
-  | Envelope<"approval.requested", ToolCall>
+  | Envelope<"approval.requested", ToolCall & { readonly hash?: string }>
   | Envelope<
       "approval.resolved",
       { readonly toolUseId: string; readonly decision: "approve" | "deny"; readonly by: string }

@@ -18,6 +18,8 @@ export interface PendingApproval {
   readonly toolUseId: string;
   readonly toolName: string;
   readonly toolInput: unknown;
+  /** Identifies exactly this question. A decision that carries it cannot approve another one. */
+  readonly hash?: string | undefined;
 }
 
 export interface RetryOf {

@@ -15,6 +15,7 @@ export type ProblemCode =
   | "already_ended"
   | "already_asked"
   | "already_decided"
+  | "approval_changed"
   | "not_interrupted"
   | "not_retryable"
   | "cursor_ahead"

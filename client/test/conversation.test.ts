@@ -4,7 +4,7 @@ import type { OutlastEvent, View } from "../src/index.js";
 import { RELEASE_GRACE_MS } from "../src/store.js";
 import { HIDDEN_GRACE_MS, PEEK_MS } from "../src/machine.js";
 import { applyAll } from "../src/fold.js";
-import { answering, exchange, OFFERS, scene, settled, started, tabs, VIEW } from "./fakes.js";
+import { answering, exchange, OFFERS, problem, scene, settled, started, tabs, VIEW } from "./fakes.js";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -239,10 +239,10 @@ function snapshotOf(view: View): OutlastEvent {
 describe("a decision", () => {
   const asked = (toolUseId: string) => ({ toolUseId, toolName: "bash", toolInput: { command: toolUseId } });
 
-  it("is about the tool call that it names, whatever else waits by then", async () => {
-    const decided: string[] = [];
+  it("i8_a_decision_is_about_the_question_that_was_shown, whatever else waits by then", async () => {
+    const decided: unknown[] = [];
     const { client, transport } = scene(
-      ({ path }) => (decided.push(path), { success: true, status: "running" }),
+      ({ path, body }) => (decided.push([path, body]), { success: true, status: "running" }),
     );
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -258,8 +258,39 @@ describe("a decision", () => {
       type: "approval.resolved",
       payload: { toolUseId: "call_1", decision: "approve", by: "local" },
     } as OutlastEvent);
-    await conversation.submitApproval("call_1", { decision: "approve" });
-    expect(decided).toEqual(["/v1/generations/gen_of_a/approvals/call_1"]);
+    await conversation.submitApproval({ ...asked("call_1"), hash: "h1" }, { decision: "approve" });
+    expect(decided).toEqual([
+      ["/v1/generations/gen_of_a/approvals/call_1", { decision: "approve", hash: "h1" }],
+    ]);
+  });
+
+  it("i8_a_question_that_changed_is_refused_and_nothing_is_sent_again", async () => {
+    const decided: unknown[] = [];
+    const { client, transport } = scene(({ body }) => (decided.push(body), problem(409, "approval_changed")));
+    const conversation = client.conversation("conv_1");
+    conversation.subscribe(() => {});
+    await settled();
+    const [added, queued, begun] = exchange(1, "a", "hello", []);
+    transport.show(applyAll(VIEW, [added!, queued!, begun!]));
+    const event = (seq: number, type: string, payload: object): OutlastEvent =>
+      ({ ...begun!, seq, type, payload }) as OutlastEvent;
+    transport.say(event(4, "approval.requested", { ...asked("call_1"), hash: "h1" }));
+    await settled();
+    const shown = conversation.snapshot().view!.activeRun!.pendingApprovals![0]!;
+    transport.say(
+      event(5, "attempt.retracted", { attempt: 1, messageIds: [], reason: "worker restarted" }),
+      event(6, "approval.requested", { ...asked("call_1"), toolInput: { command: "rm -rf ~" }, hash: "h2" }),
+    );
+    await settled();
+    await expect(conversation.submitApproval(shown, { decision: "approve" })).rejects.toMatchObject({
+      code: "approval_changed",
+    });
+    await settled();
+    expect(decided).toEqual([{ decision: "approve", hash: "h1" }]);
+    expect(conversation.snapshot().error).toMatchObject({ code: "approval_changed" });
+    expect(conversation.snapshot().view?.activeRun?.pendingApprovals).toEqual([
+      { ...asked("call_1"), toolInput: { command: "rm -rf ~" }, hash: "h2" },
+    ]);
   });
 });
 

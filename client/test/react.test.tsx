@@ -179,18 +179,22 @@ describe("a component", () => {
     });
   });
 
-  it("decides about the tool call that it showed", async () => {
+  it("i8_decides_about_the_question_that_it_showed", async () => {
     let generation!: UseGeneration;
     function Status(): ReactNode {
       generation = useGeneration("conv_1");
       return generation.pendingApproval?.toolUseId;
     }
-    const decided: string[] = [];
-    const stage = scene(({ path }) => (decided.push(path), { success: true, status: "running" }));
+    const decided: unknown[] = [];
+    const stage = scene(
+      ({ path, body }) => (decided.push([path, body]), { success: true, status: "running" }),
+    );
     await show(stage, <Status />);
     const [added, queued, begun] = exchange(1, "a", "hello", []);
-    const event = (seq: number, type: string, toolUseId: string): OutlastEvent =>
-      ({ ...begun!, seq, type, payload: { toolUseId, toolName: "bash", toolInput: {} } }) as OutlastEvent;
+    const event = (seq: number, type: string, toolUseId: string): OutlastEvent => {
+      const payload = { toolUseId, toolName: "bash", toolInput: {}, hash: `hash of ${toolUseId}` };
+      return { ...begun!, seq, type, payload } as OutlastEvent;
+    };
     await act(async () => stage.transport.show(applyAll(VIEW, [added!, queued!, begun!])));
     await act(async () => stage.transport.say(event(4, "approval.requested", "call_1")));
     const shown = generation;
@@ -199,7 +203,9 @@ describe("a component", () => {
     );
     expect(generation.pendingApproval?.toolUseId).toBe("call_2");
     await act(() => shown.submitApproval("approve"));
-    expect(decided).toEqual(["/v1/generations/gen_of_a/approvals/call_1"]);
+    expect(decided).toEqual([
+      ["/v1/generations/gen_of_a/approvals/call_1", { decision: "approve", hash: "hash of call_1" }],
+    ]);
   });
 
   it("can show the list", async () => {

@@ -74,7 +74,7 @@ function actionsOf(conversation: Conversation): Actions {
       resume: () => conversation.resume(),
       dismiss: () => conversation.dismiss(),
       retry: (mode) => conversation.retry(mode),
-      submitApproval: (toolUseId, approval) => conversation.submitApproval(toolUseId, approval),
+      submitApproval: (shown, approval) => conversation.submitApproval(shown, approval),
       rename: (title) => conversation.rename(title),
       remove: () => conversation.remove(),
       loadOlder: (limit) => conversation.loadOlder(limit),

@@ -29,14 +29,14 @@ export interface UseGeneration {
 /** Follows the generation under way in a conversation, also one that began before the page was loaded. */
 export function useGeneration(conversationId: string | null): UseGeneration {
   const { generation, isGenerating, connection, error, conversation } = useConversation(conversationId);
-  const shown = generation?.pendingApproval?.toolUseId;
+  const shown = generation?.pendingApproval ?? null;
   const actions = useMemo(
     () => ({
       startGeneration: async (content: Content, options?: SendOptions) =>
         void (await conversation.send(content, options)),
       cancelGeneration: async () => void (await conversation.cancel()),
       submitApproval: async (decision: "approve" | "deny") =>
-        void (await conversation.submitApproval(shown ?? "", { decision })),
+        void (await conversation.submitApproval(shown, { decision })),
       resumeGeneration: async () => void (await conversation.resume()),
       dismissGeneration: async () => void (await conversation.dismiss()),
       retryGeneration: async (mode?: RetryMode) => void (await conversation.retry(mode)),
@@ -47,7 +47,7 @@ export function useGeneration(conversationId: string | null): UseGeneration {
     generation,
     isGenerating,
     isPaused: generation?.status === "paused" || generation?.status === "interrupted",
-    pendingApproval: generation?.pendingApproval ?? null,
+    pendingApproval: shown,
     connection,
     error,
     ...actions,
