@@ -1,5 +1,6 @@
 /** A tool that waits for a person, and what becomes of the decision. */
 
+import type { OutlastEvent } from "@outlast/client";
 import type { Locator, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { until } from "./person";
@@ -13,7 +14,7 @@ afterAll(() => stage.end());
 afterEach(() => expect(stage.complaints()).toEqual([]));
 
 function card(page: Page, command: string): Locator {
-  return page.getByRole("group", { name: /^A decision is needed/ }).filter({ hasText: command });
+  return page.getByRole("group", { name: /^Decision needed/ }).filter({ hasText: command });
 }
 
 it("a double-click decides about the call that was shown, and about no other", async () => {
@@ -64,6 +65,69 @@ it("a double-click decides about the call that was shown, and about no other", a
   await page.getByText("total 0").waitFor();
   await page.context().close();
 });
+
+it("i8_a_question_that_changes_under_a_click_is_shown_again_and_nothing_is_sent_by_itself", async () => {
+  const worker = await startWorker(stage, "Tidy my home");
+  const page = await stage.page("/");
+  const sent = await answerLate(page, async () => {
+    await worker.startOver();
+    await worker.say(asks("call_1", "rm -rf ~"));
+  });
+  await page.goto(`${stage.url}/c/${worker.conversationId}`);
+  await page.getByText("Tidy my home").first().waitFor();
+  await worker.say(asks("call_1", "ls -l"));
+  stage.allow(page, /status of 409/);
+  await card(page, "ls -l").getByRole("button", { name: "Approve" }).click();
+  await page.getByText("Your decision was not applied: the request changed before it arrived.").waitFor();
+  await card(page, "rm -rf ~").getByText("This request has changed since you first saw it.").waitFor();
+  expect(await card(page, "ls -l").count()).toBe(0);
+  expect(sent).toEqual([{ decision: "approve", hash: hashOf({ command: "ls -l" }) }]);
+  expect((await worker.approvals()).map(({ decided }) => decided)).toEqual([undefined]);
+  await card(page, "rm -rf ~").getByRole("button", { name: "Deny" }).click();
+  await until("the second decision", () => sent.length === 2);
+  expect(sent[1]).toEqual({ decision: "deny", hash: hashOf({ command: "rm -rf ~" }) });
+  await page.context().close();
+});
+
+it("i8_invisible_characters_in_a_question_are_shown", async () => {
+  const worker = await startWorker(stage, "Run a script");
+  const page = await stage.page(`/c/${worker.conversationId}`);
+  await worker.say(asks("call_1", "open photo\u202egnp.sh\u200b"));
+  const question = card(page, "open photo");
+  await question.getByText("This request contains invisible characters").waitFor();
+  expect(await question.locator("pre").textContent()).toContain("open photo⟨U+202E⟩gnp.sh⟨U+200B⟩");
+  expect(await question.locator("mark").allTextContents()).toEqual(["⟨U+202E⟩", "⟨U+200B⟩"]);
+  await question.getByRole("button", { name: "Deny" }).click();
+  await question.waitFor({ state: "detached" });
+  await page.context().close();
+});
+
+const hashOf = (input: unknown): string => `hash of ${JSON.stringify(input)}`;
+
+/**
+ * Stands between page and server: gives every question a hash that the test knows, and has `meanwhile` happen
+ * before the first decision arrives, which is then refused as the server refuses it. Returns what was sent.
+ */
+async function answerLate(page: Page, meanwhile: () => Promise<void>): Promise<unknown[]> {
+  const sent: unknown[] = [];
+  await page.routeWebSocket(/\/ws$/, (socket) => {
+    const server = socket.connectToServer();
+    server.onMessage((message) => {
+      const event = JSON.parse(String(message)) as OutlastEvent;
+      if (event.type === "approval.requested")
+        Object.assign(event.payload, { hash: hashOf(event.payload.toolInput) });
+      socket.send(JSON.stringify(event));
+    });
+  });
+  await page.route(/\/approvals\//, async (route) => {
+    sent.push(route.request().postDataJSON());
+    if (sent.length > 1) return route.fulfill({ json: { success: true, status: "running" } });
+    await meanwhile();
+    const body = { status: 409, code: "approval_changed", detail: "the question has changed" };
+    await route.fulfill({ status: 409, contentType: "application/problem+json", body: JSON.stringify(body) });
+  });
+  return sent;
+}
 
 it("a decision in one tab is seen in the other, and the second one is told that it was late", async () => {
   const worker = await startWorker(stage, "Look around");

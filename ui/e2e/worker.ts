@@ -7,6 +7,8 @@ export interface Worker {
   readonly generationId: string;
   /** Appends events. */
   say(...events: readonly { readonly type: string; readonly payload: object }[]): Promise<void>;
+  /** Withdraws everything it said and asked. */
+  startOver(): Promise<void>;
   /** What was asked, each with what was decided. */
   approvals(): Promise<readonly Asked[]>;
 }
@@ -49,6 +51,9 @@ export async function startWorker(
     async say(...events) {
       const { epoch, lastSeq: expectedSeq } = standing;
       standing = await post(`/${generationId}/events`, { epoch, expectedSeq, events });
+    },
+    async startOver() {
+      standing = await post<Standing>(`/${generationId}/claim`, { keep: false });
     },
     async approvals() {
       standing = await post(`/${generationId}/heartbeat`, { epoch: standing.epoch });

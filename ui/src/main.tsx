@@ -7,6 +7,8 @@ import { registerServiceWorker } from "./shell/service-worker";
 import "./styles/base.css";
 import "./styles/shell.css";
 import "./styles/chat.css";
+import "./styles/messages.css";
+import "./styles/turn.css";
 import "./styles/composer.css";
 
 const root = document.getElementById("root");

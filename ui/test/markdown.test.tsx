@@ -55,7 +55,7 @@ describe("what a model writes is never more than text", () => {
     expect(out).toContain("Image</span>");
   });
 
-  it("characters that turn the direction are shown by name", () => {
+  it("bidirectional controls are shown by code point", () => {
     for (const text of [
       "a\u202eb",
       "`a\u202eb`",
@@ -65,7 +65,7 @@ describe("what a model writes is never more than text", () => {
     ]) {
       const out = html(text);
       expect(out).not.toMatch(/[\u202a-\u202e\u2066-\u2069]/);
-      expect(out).toMatch(/\[U\+20/);
+      expect(out).toMatch(/⟨U\+20/);
     }
   });
 });

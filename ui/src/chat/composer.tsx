@@ -104,13 +104,15 @@ export function Composer({ chat, model, onSend }: ComposerProps): ReactNode {
   );
 }
 
-/** Why the last thing that was tried failed. What a message says about itself is not said again. */
+/** Why the last action failed. A message that failed says so itself. */
 function Trouble({ chat }: { readonly chat: UseConversation }): ReactNode {
   const { error, pending } = chat;
   if (error === null || pending.some((message) => message.error === error)) return null;
   return (
     <p className="trouble" role="alert">
-      That did not work. {sentence(error.detail)}
+      {error.code === "approval_changed"
+        ? "Your decision was not applied: the request changed before it arrived. Review the new request."
+        : `That did not work. ${sentence(error.detail)}`}
     </p>
   );
 }

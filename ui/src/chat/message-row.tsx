@@ -3,7 +3,7 @@
 import type { Message, Part } from "@outlast/client";
 import { memo } from "react";
 import type { ReactNode } from "react";
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 import { AssistantMessage } from "./assistant-message";
 import { ToolCard } from "./tool-card";
 import { UserMessage } from "./user-message";
@@ -47,6 +47,6 @@ function Content(props: MessageRowProps): ReactNode {
     case "tool":
       return <ToolCard parts={parts} />;
     case "system":
-      return <p className="system-note">{showTurns(message.content)}</p>;
+      return <p className="system-note">{revealBidi(message.content)}</p>;
   }
 }

@@ -6,7 +6,7 @@ import type { ReactNode } from "react";
 import { sentence } from "../shell/sentence";
 import { Link } from "../shell/link";
 import { KeepFocus } from "../shell/keep-focus";
-import { Approvals } from "./approvals";
+import { Approvals, questionKey } from "./approvals";
 import { quietly } from "./quietly";
 import { RetryNote } from "./retry-note";
 import { TurnCard } from "./turn-card";
@@ -14,7 +14,7 @@ import { useMaker } from "./use-maker";
 
 export function TurnStatus({ chat }: { readonly chat: UseConversation }): ReactNode {
   const { generation, view } = chat;
-  const waits = view?.activeRun?.pendingApprovals?.map(({ toolUseId }) => toolUseId) ?? [];
+  const waits = view?.activeRun?.pendingApprovals?.map(questionKey) ?? [];
   return (
     <KeepFocus about={[generation?.id, generation?.status, ...waits].join(" ")} to=".scroller">
       <Status chat={chat} />

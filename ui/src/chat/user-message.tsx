@@ -3,7 +3,7 @@
 import type { Part } from "@outlast/client";
 import { useState } from "react";
 import type { ReactNode } from "react";
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 import { Picture } from "./picture";
 import { quietly } from "./quietly";
 
@@ -47,10 +47,10 @@ export function UserMessage({ parts, note, onRemove = null, children }: UserMess
 
 function Text({ text }: { readonly text: string }): ReactNode {
   const [isWhole, setWhole] = useState(false);
-  if (text.length <= FOLD_AT || isWhole) return <p>{showTurns(text)}</p>;
+  if (text.length <= FOLD_AT || isWhole) return <p>{revealBidi(text)}</p>;
   return (
     <>
-      <p>{showTurns(text.slice(0, FOLD_AT))}…</p>
+      <p>{revealBidi(text.slice(0, FOLD_AT))}…</p>
       <button type="button" className="link-button" onClick={() => setWhole(true)}>
         Show all
       </button>

@@ -2,7 +2,7 @@
 
 import type { Generation } from "@outlast/client";
 import type { ReactNode } from "react";
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 import { duration } from "../shell/duration";
 import type { Timeline } from "./timeline";
 
@@ -14,7 +14,7 @@ export interface FiguresProps {
 export function Figures({ generation, timeline }: FiguresProps): ReactNode {
   const { firstWordMs, attempts, retractions, inputTokens, outputTokens, characters } = timeline;
   const figures: readonly (readonly [string, string])[] = [
-    ["Model", generation === null ? "…" : showTurns(generation.model)],
+    ["Model", generation === null ? "…" : revealBidi(generation.model)],
     ["Took", duration(timeline.end - timeline.start)],
     ["First word", firstWordMs === null ? "none" : duration(firstWordMs)],
     ["Attempts", String(attempts)],

@@ -3,7 +3,7 @@
 import type { OutlastEvent } from "@outlast/client";
 import { useEffect, useMemo, useRef, useState } from "react";
 import type { ReactNode } from "react";
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 import { Markdown } from "../markdown/markdown";
 import { CopyButton } from "../shell/copy-button";
 import { Icon } from "../shell/icon";
@@ -24,6 +24,7 @@ import { useEvents } from "./use-events";
 import { useNow } from "./use-now";
 import { useGenerationDocument } from "./use-generation-document";
 import "./inspect.css";
+import "./events.css";
 
 export interface InspectPageProps {
   readonly generationId: string;
@@ -121,7 +122,7 @@ export function InspectPage({ generationId, onMenu }: InspectPageProps): ReactNo
                 </button>
               </div>
               <pre tabIndex={0} aria-label="The event as JSON">
-                {showTurns(pretty(selected))}
+                {revealBidi(pretty(selected))}
               </pre>
             </aside>
           )}

@@ -1,13 +1,13 @@
 /** An event in a few words. */
 
 import type { OutlastEvent } from "@outlast/client";
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 import { duration } from "../shell/duration";
 
 const LONGEST = 90;
 
 export function summaryOf(event: OutlastEvent): string {
-  return showTurns(words(event).replace(/\s+/g, " ").slice(0, LONGEST));
+  return revealBidi(words(event).replace(/\s+/g, " ").slice(0, LONGEST));
 }
 
 function words(event: OutlastEvent): string {

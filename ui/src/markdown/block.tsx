@@ -3,7 +3,7 @@
 import type { Token, Tokens } from "marked";
 import { createElement, memo } from "react";
 import type { ReactNode } from "react";
-import { showTurns } from "./bidi";
+import { revealBidi } from "./invisible";
 import { CodeBlock } from "./code-block";
 import { MAX_DEPTH, plain, renderInline } from "./inline";
 import { lexBlock } from "./lex";
@@ -11,7 +11,7 @@ import { lexBlock } from "./lex";
 /** Remembered by its text: a block that does not change is never read again. */
 export const MarkdownBlock = memo(function MarkdownBlock({ text }: { readonly text: string }): ReactNode {
   const tokens = lexBlock(text);
-  return tokens === null ? <p className="md-plain">{showTurns(text)}</p> : renderBlocks(tokens, 0);
+  return tokens === null ? <p className="md-plain">{revealBidi(text)}</p> : renderBlocks(tokens, 0);
 });
 
 function renderBlocks(tokens: readonly Token[] | undefined, depth: number): ReactNode {

@@ -3,7 +3,7 @@
 import type { Token, Tokens } from "marked";
 import type { ReactNode } from "react";
 import { Icon } from "../shell/icon";
-import { showTurns } from "./bidi";
+import { revealBidi } from "./invisible";
 import { decodeEntities } from "./entities";
 import { safeUrl } from "./safe-url";
 
@@ -16,7 +16,7 @@ export function renderInline(tokens: readonly Token[] | undefined, depth: number
 
 /** Text as the reader of Markdown hands it over: character references are still in it. */
 export function plain(text: string): string {
-  return showTurns(decodeEntities(text));
+  return revealBidi(decodeEntities(text));
 }
 
 function Inline({ token, depth }: { readonly token: Token; readonly depth: number }): ReactNode {
@@ -32,13 +32,13 @@ function Inline({ token, depth }: { readonly token: Token; readonly depth: numbe
     case "br":
       return <br />;
     case "codespan":
-      return <code>{showTurns((token as Tokens.Codespan).text)}</code>;
+      return <code>{revealBidi((token as Tokens.Codespan).text)}</code>;
     case "link":
       return <Link address={(token as Tokens.Link).href}>{inner()}</Link>;
     case "image":
       return <Picture token={token as Tokens.Image} />;
     case "escape":
-      return showTurns((token as Tokens.Escape).text);
+      return revealBidi((token as Tokens.Escape).text);
     case "text": {
       const text = token as Tokens.Text;
       return text.tokens === undefined ? plain(text.text) : inner();
@@ -58,7 +58,7 @@ function Link({ address, children }: LinkProps): ReactNode {
   if (url === null) return <span className="md-dead-link">{children}</span>;
   // The address is in the title, because the text may say anything.
   return (
-    <a href={url} target="_blank" rel="noopener noreferrer nofollow" title={showTurns(url)}>
+    <a href={url} target="_blank" rel="noopener noreferrer nofollow" title={revealBidi(url)}>
       {children}
     </a>
   );
