@@ -114,6 +114,8 @@ export interface Capabilities {
   /** `outlast`, or `unknown` for a server that does not say. */
   readonly name: string;
   readonly version: string;
+  /** Who you are to the server; `local` on a server for one person. */
+  readonly user: string;
   /** Whether generations go on without their client. If not, leaving the page ends the answer: say so. */
   readonly background: boolean;
   readonly transports: readonly string[];
@@ -123,16 +125,3 @@ export interface Capabilities {
   readonly approvals: boolean;
   readonly sandbox: string;
 }
-
-/** What is assumed of a server that does not say what it offers. */
-export const NOTHING_OFFERED: Capabilities = {
-  name: "unknown",
-  version: "unknown",
-  background: false,
-  transports: [],
-  durability: "commit",
-  models: [],
-  tools: [],
-  approvals: false,
-  sandbox: "none",
-};

@@ -1,7 +1,7 @@
 /** The client: every call of the protocol, and the stores that follow conversations. */
 
-import { NOTHING_OFFERED } from "./api.js";
 import type * as api from "./api.js";
+import { NOTHING_OFFERED, readCapabilities } from "./capabilities.js";
 import { Conversation } from "./conversation.js";
 import type { OutlastEvent } from "./event.js";
 import { generationEvents } from "./generation-stream.js";
@@ -144,13 +144,20 @@ export class OutlastClient {
    * nothing: `background` is false, and an interface should say that leaving the page ends the answer.
    */
   capabilities(): Promise<api.Capabilities> {
-    this.#capabilities ??= this.#get<api.Capabilities>("/v1/capabilities").catch((error: unknown) => {
+    return (this.#capabilities ??= this.#readCapabilities());
+  }
+
+  async #readCapabilities(): Promise<api.Capabilities> {
+    try {
+      const offered = readCapabilities(await this.#get("/v1/capabilities"));
+      this.#shared.positions.belongTo(offered.user);
+      return offered;
+    } catch (error) {
       if (error instanceof OutlastError && (error.status === 404 || error.code === "not_outlast"))
         return NOTHING_OFFERED;
       this.#capabilities = null;
       throw error;
-    });
-    return this.#capabilities;
+    }
   }
 
   // Stores

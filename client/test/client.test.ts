@@ -73,10 +73,52 @@ describe("a client", () => {
     expect(await decide("deny")).toMatchObject({ code: "already_decided" });
   });
 
-  it("says of a server that does not know the question that it offers nothing", async () => {
-    const fetch = async (): Promise<Response> => new Response("<html>", { status: 404 });
+  it.each([
+    ["an old server", () => problem(404, "not_found")],
+    ["a server that is not Outlast", () => new Response("<html>", { status: 404 })],
+    ["a page that answers everything", () => new Response("<html>", { status: 200 })],
+  ])("b9_takes_%s_to_offer_nothing, and asks once", async (_, reply) => {
+    let asked = 0;
+    const fetch = async (): Promise<Response> => ((asked += 1), reply());
     const client = new OutlastClient({ baseUrl: "http://outlast.test", fetch });
-    expect(await client.capabilities()).toMatchObject({ name: "unknown", background: false });
+    expect(await client.capabilities()).toMatchObject({ name: "unknown", background: false, tools: [] });
+    await client.capabilities();
+    expect(asked).toBe(1);
+  });
+
+  it("b9_takes_missing_and_strange_fields_as_not_offered, and keeps unknown ones", async () => {
+    const said = { name: "outlast", background: true, tools: "all", approvals: null, colour: "green" };
+    const client = new OutlastClient({
+      baseUrl: "http://outlast.test",
+      fetch: async () => Response.json(said),
+    });
+    expect(await client.capabilities()).toEqual({
+      name: "outlast",
+      version: "unknown",
+      user: "local",
+      background: true,
+      transports: [],
+      durability: "commit",
+      models: [],
+      tools: [],
+      approvals: false,
+      sandbox: "none",
+      colour: "green",
+    });
+  });
+
+  it("b9_asks_again_for_what_a_server_offers_if_it_could_not_be_reached", async () => {
+    let isUp = false;
+    const fetch = async (): Promise<Response> => {
+      if (!isUp) throw new TypeError("fetch failed");
+      return Response.json({ name: "outlast", background: true });
+    };
+    const client = new OutlastClient({ baseUrl: "http://outlast.test", fetch });
+    const failed = expect(client.capabilities()).rejects.toMatchObject({ code: "network" });
+    await vi.advanceTimersByTimeAsync(60_000);
+    await failed;
+    isUp = true;
+    expect(await client.capabilities()).toMatchObject({ background: true });
   });
 
   it("asks for the token before every request", async () => {

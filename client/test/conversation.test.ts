@@ -362,6 +362,29 @@ describe("the last position", () => {
     expect([again.client.lastPosition(), reloaded()]).toEqual([null, null]);
   });
 
+  it("belongs to the user that the server names, and to nobody else", async () => {
+    kept.clear();
+    const signedIn = (user: string): ReturnType<typeof scene> => {
+      const fetch = answering(({ path }) =>
+        path === "/v1/capabilities" ? { ...OFFERS, user } : problem(404, "not_found"),
+      );
+      return scene(undefined, { storage, fetch });
+    };
+    const ann = signedIn("ann:1");
+    ann.client.conversation("conv_1").subscribe(() => {});
+    // The first event may come before the server has said who this is.
+    ann.transport.show(VIEW);
+    await ann.client.capabilities();
+    expect([...kept.keys()]).toEqual(["outlast:ann%3A1:position:http://outlast.test"]);
+    const positionOf = async (user: string): Promise<unknown> => {
+      const { client } = signedIn(user);
+      await client.capabilities();
+      return client.lastPosition();
+    };
+    expect(await positionOf("ben")).toBeNull();
+    expect(await positionOf("ann:1")).toMatchObject({ conversationId: "conv_1" });
+  });
+
   it("is done without where storage is forbidden, full or broken", async () => {
     const forbidden = () => {
       throw new Error("forbidden");

@@ -71,7 +71,7 @@ describe("a page", () => {
     expect(conversation.snapshot().view?.messages).toHaveLength(2);
     vi.advanceTimersByTime(1_000);
     expect(told).toBe(1);
-    expect(localStorage.getItem("outlast:position:http://outlast.test")).toContain("gen_of_a");
+    expect(localStorage.getItem("outlast:local:position:http://outlast.test")).toContain("gen_of_a");
     conversation.close();
     vi.unstubAllGlobals();
   });

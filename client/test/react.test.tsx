@@ -8,10 +8,16 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { applyAll } from "../src/fold.js";
 import { textOf } from "../src/index.js";
 import type { OutlastEvent } from "../src/index.js";
-import { OutlastProvider, useConversation, useConversations, useGeneration } from "../src/react/index.js";
+import {
+  OutlastProvider,
+  useCapabilities,
+  useConversation,
+  useConversations,
+  useGeneration,
+} from "../src/react/index.js";
 import type { UseConversation, UseGeneration } from "../src/react/index.js";
 import { RELEASE_GRACE_MS } from "../src/store.js";
-import { exchange, scene, settled, started, VIEW } from "./fakes.js";
+import { answering, exchange, scene, settled, started, VIEW } from "./fakes.js";
 import type { Scene } from "./fakes.js";
 
 let root: Root | null = null;
@@ -206,6 +212,28 @@ describe("a component", () => {
     expect(decided).toEqual([
       ["/v1/generations/gen_of_a/approvals/call_1", { decision: "approve", hash: "hash of call_1" }],
     ]);
+  });
+
+  it("b9_can_show_what_the_server_offers, once it is known", async () => {
+    let isUp = false;
+    function Offer(): ReactNode {
+      const offered = useCapabilities();
+      return <li>{offered === null ? "unknown" : offered.background ? "background" : "foreground"}</li>;
+    }
+    const fetch = answering(() => {
+      if (!isUp) throw new TypeError("fetch failed");
+      return { name: "outlast", version: "9" };
+    });
+    const stage = scene(undefined, { fetch });
+    const place = await show(stage, <Offer />);
+    await act(() => vi.advanceTimersByTimeAsync(60_000));
+    expect(lines(place)).toEqual(["unknown"]);
+    isUp = true;
+    await act(async () => {
+      stage.device.become("online");
+      await settled();
+    });
+    expect(lines(place)).toEqual(["foreground"]);
   });
 
   it("can show the list", async () => {
