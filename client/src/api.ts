@@ -74,12 +74,16 @@ export interface Approval extends CallOptions {
   readonly always?: boolean;
 }
 
+/** A field that is left out stays as it is. */
 export interface ConversationChange extends CallOptions {
-  readonly title?: string;
+  /** Null clears the title. */
+  readonly title?: string | null;
   readonly metadata?: Readonly<Record<string, unknown>>;
 }
 
-export interface CreateConversation extends ConversationChange {
+export interface CreateConversation extends CallOptions {
+  readonly title?: string;
+  readonly metadata?: Readonly<Record<string, unknown>>;
   readonly requestId?: string;
 }
 

@@ -88,7 +88,8 @@ export class ConversationList extends Store<ConversationListSnapshot> {
     });
   }
 
-  rename(id: string, title: string): Promise<unknown> {
+  /** Null clears the title. */
+  rename(id: string, title: string | null): Promise<unknown> {
     return this.#client.updateConversation(id, { title });
   }
 

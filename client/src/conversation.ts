@@ -130,7 +130,8 @@ export class Conversation extends Store<ConversationSnapshot> {
     );
   }
 
-  rename(title: string): Promise<unknown> {
+  /** Null clears the title. */
+  rename(title: string | null): Promise<unknown> {
     return this.#act(this.#id, (id) => this.#client.updateConversation(id, { title }));
   }
 

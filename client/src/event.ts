@@ -28,9 +28,15 @@ interface ToolCall {
   readonly toolInput: unknown;
 }
 
+/** A field that is absent is unchanged; null clears it. */
+export interface ConversationUpdate {
+  readonly title?: string | null;
+  readonly metadata?: unknown;
+}
+
 /** The events that change a transcript or a run. */
 export type ChatEvent =
-  | Envelope<"conversation.updated", { readonly title?: string; readonly metadata?: unknown }>
+  | Envelope<"conversation.updated", ConversationUpdate>
   | Envelope<"message.added", { readonly message: Message }>
   | Envelope<
       "generation.queued",

@@ -5,7 +5,7 @@
  * leaves `messages` alone: its words go to the overlay, and the message is made of it when it closes.
  */
 
-import type { ChatEvent, EndEvent, OutlastEvent, ToolEvent } from "./event.js";
+import type { ChatEvent, ConversationUpdate, EndEvent, OutlastEvent, ToolEvent } from "./event.js";
 import type { ConversationStatus } from "./generation.js";
 import { addText, plainText } from "./message.js";
 import type { Message, MessageStatus, Part } from "./message.js";
@@ -77,10 +77,8 @@ function advance(view: View, { seq: lastSeq, ts, type }: OutlastEvent): View {
   return { ...view, conversation: { ...view.conversation, lastSeq, updatedAt }, lastSeq };
 }
 
-function update(view: View, change: { readonly title?: string; readonly metadata?: unknown }): View {
-  const title = change.title ?? view.conversation.title;
-  // Absent means unchanged; null means gone.
-  const metadata = change.metadata === undefined ? view.conversation.metadata : change.metadata;
+function update(view: View, change: ConversationUpdate): View {
+  const { title = view.conversation.title, metadata = view.conversation.metadata } = change;
   return { ...view, conversation: { ...view.conversation, title, metadata } };
 }
 

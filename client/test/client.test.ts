@@ -121,6 +121,14 @@ describe("a client", () => {
     expect(await client.capabilities()).toMatchObject({ background: true });
   });
 
+  it("clears a title with null", async () => {
+    const bodies: unknown[] = [];
+    const { client } = scene(({ body }) => (bodies.push(body), VIEW.conversation));
+    await client.conversation("conv_1").rename(null);
+    await conversationList(client).rename("conv_1", null);
+    expect(bodies).toEqual([{ title: null }, { title: null }]);
+  });
+
   it("asks for the token before every request", async () => {
     const seen: unknown[] = [];
     let turn = 0;

@@ -97,6 +97,18 @@ describe("the fold", () => {
     expect({ ...after, lastSeq: 3, conversation: before.conversation }).toEqual(before);
   });
 
+  it("sets a title as soon as the event comes, keeps it when only metadata changes, and clears it", () => {
+    const update = (seq: number, payload: object): OutlastEvent =>
+      ({ ...envelope, seq, type: "conversation.updated", payload }) as OutlastEvent;
+    let view = apply(answering(), update(4, { title: "Sky" }));
+    expect(view.conversation.title).toBe("Sky");
+    view = apply(view, update(5, { metadata: { tab: 1 } }));
+    expect(view.conversation).toMatchObject({ title: "Sky", metadata: { tab: 1 } });
+    view = apply(view, update(6, { title: null }));
+    expect(view.conversation).toMatchObject({ title: null, metadata: { tab: 1 } });
+    expect(apply(view, update(7, { metadata: null })).conversation.metadata).toBeNull();
+  });
+
   it("tolerates events of tools, and words and turns that belong nowhere", () => {
     const calls: OutlastEvent[] = [
       { ...envelope, seq: 4, type: "usage", payload: { inputTokens: 1, outputTokens: 1 } },
