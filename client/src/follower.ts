@@ -149,7 +149,9 @@ export class Follower {
     const isSnapshot = good[0]?.type === "snapshot";
     this.#say({ type: "heard", number, what: isSnapshot ? "snapshot" : good[0] ? "events" : "nothing" });
     if (good[0]) this.#options.onEvents(good);
-    if (!this.#options.isDense) this.#last = good.at(-1) ?? this.#last;
+    const last = good.at(-1);
+    // A snapshot is not in the log, so the next connection cannot ask for it again.
+    if (last && !this.#options.isDense) this.#last = last.type === "snapshot" ? null : last;
     const event = events[wrong];
     if (event === undefined) return;
     const detail = `position ${event.seq} after ${this.#position}`;

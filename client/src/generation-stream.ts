@@ -15,6 +15,16 @@ export interface SubscribeOptions {
   readonly onConnection?: (connection: Connection) => void;
 }
 
+/**
+ * A snapshot stands for events that are no longer kept, and holds the messages of the generation instead. If the
+ * generation had ended by then, nothing follows it.
+ */
+function isOver(event: OutlastEvent, generationId: string): boolean {
+  if (event.type !== "snapshot") return false;
+  const { activeRun, queue = [] } = event.payload;
+  return ![activeRun, ...queue].some((run) => run?.generationId === generationId);
+}
+
 export async function* generationEvents(
   shared: Shared,
   generationId: string,
@@ -30,13 +40,12 @@ export async function* generationEvents(
     isDense: false,
     after: options.after ?? null,
     environment: shared.environment,
-    // Events were handed out and cannot be taken back, so there is no use in beginning anew.
+    // Events that were handed out cannot be taken back, so starting over is never an option.
     isExact: async () => true,
     isBusy: () => true,
     onEvents(events) {
       arrived.push(...events);
-      // A snapshot stands for a log that is no longer kept. Nothing follows either.
-      if (events.some((event) => isEnd(event) || event.type === "snapshot")) follower.stop();
+      if (events.some((event) => isEnd(event) || isOver(event, generationId))) follower.stop();
       notify();
     },
     onConnection(connection) {

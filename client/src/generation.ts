@@ -34,7 +34,8 @@ export interface Generation {
   readonly messageId: string;
   readonly requestId: string;
   readonly status: GenerationStatus;
-  readonly contentParts: readonly Part[];
+  /** Only in the document of one generation, not in a list. */
+  readonly contentParts?: readonly Part[];
   readonly pendingApproval: PendingApproval | null;
   readonly sandboxId: string | null;
   readonly isPaused: boolean;

@@ -2,11 +2,11 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { conversationList, POLL_MS } from "../src/conversation-list.js";
 import type { ConversationList } from "../src/conversation-list.js";
 import { MAX_TRIES } from "../src/http.js";
-import { OutlastClient, OutlastError } from "../src/index.js";
-import type { Conversation, ConversationDocument, OutlastEvent } from "../src/index.js";
+import { applyAll, emptyView, OutlastClient, OutlastError } from "../src/index.js";
+import type { ActiveRun, Conversation, ConversationDocument, OutlastEvent } from "../src/index.js";
 import { RELEASE_GRACE_MS } from "../src/store.js";
 import { randomId } from "../src/random-id.js";
-import { exchange, problem, scene, settled, tabs, VIEW } from "./fakes.js";
+import { exchange, problem, scene, settled, snapshot, tabs, VIEW } from "./fakes.js";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
@@ -205,6 +205,52 @@ describe("a generation's events", () => {
 
   it("go on where they were after a loss, and end", async () => {
     expect(await read(events)).toEqual({ seqs: [1, 2, 3, 4, 5, 6, 7, 8, 9], error: null });
+  });
+
+  it("g13_are_answered_from_the_messages_of_the_generation_when_they_are_no_longer_kept", async () => {
+    const whole = applyAll(VIEW, exchange(1, "old", "hello", ["one ", "two"]));
+    // A later generation is under way, and its messages are not in the snapshot.
+    const later = { generationId: "gen_of_b", requestId: "b", status: "running" } as ActiveRun;
+    const view = { ...whole, activeRun: later, lastSeq: 40 };
+    let streams = 0;
+    const { client } = scene(() => {
+      streams += 1;
+      return new Response(`data: ${JSON.stringify(snapshot(view))}\n\n`, {
+        headers: { "content-type": "text/event-stream" },
+      });
+    });
+    const seen: OutlastEvent[] = [];
+    for await (const event of client.subscribeGeneration("gen_of_old")) seen.push(event);
+    expect(streams).toBe(1);
+    const folded = applyAll(emptyView("", ""), seen);
+    expect(folded.messages.map(({ content }) => content)).toEqual(["hello", "one two"]);
+  });
+
+  it("go on after a snapshot that came in the middle of a generation", async () => {
+    const all = exchange(1, "a", "hello", ["one ", "two"]);
+    const view = applyAll(VIEW, all.slice(0, 5));
+    let streams = 0;
+    const { client } = scene(({ search }) => {
+      streams += 1;
+      const after = search.get("after");
+      // The first connection breaks right after the snapshot.
+      const sent = streams === 1 ? [snapshot(view)] : all.filter(({ seq }) => seq > Number(after));
+      const text = sent.map((event) => `data: ${JSON.stringify(event)}\n\n`).join("");
+      return new Response(text, { headers: { "content-type": "text/event-stream" } });
+    });
+    const seen: OutlastEvent[] = [];
+    const reading = (async () => {
+      for await (const event of client.subscribeGeneration("gen_of_a", { after: 2 })) seen.push(event);
+    })();
+    await vi.advanceTimersByTimeAsync(60_000);
+    await reading;
+    expect(seen.map(({ type, seq }) => `${seq} ${type}`)).toEqual([
+      "5 snapshot",
+      "6 chat.delta",
+      "7 assistant.segment.ended",
+      "8 chat.done",
+    ]);
+    expect(applyAll(VIEW, seen)).toEqual(applyAll(VIEW, all));
   });
 
   it("are neither repeated nor skipped when a crash took some of them: reading them fails", async () => {
