@@ -1,4 +1,4 @@
-/** A tool that waits for a person, and what becomes of the decision. */
+/** Tool calls that wait for a person, and the decision. */
 
 import type { OutlastEvent } from "@outlast/client";
 import type { Locator, Page } from "playwright-core";
@@ -17,7 +17,7 @@ function card(page: Page, command: string): Locator {
   return page.getByRole("group", { name: /^Decision needed/ }).filter({ hasText: command });
 }
 
-it("a double-click decides about the call that was shown, and about no other", async () => {
+it("a double-click decides about the call that was clicked, and about no other", async () => {
   const worker = await startWorker(stage, "Clean up");
   const page = await stage.page(`/c/${worker.conversationId}`);
   await worker.say(
@@ -26,7 +26,7 @@ it("a double-click decides about the call that was shown, and about no other", a
     asks("call_2", "rm -rf /"),
     asks("call_3", "reboot"),
   );
-  // All of them are shown, each with what it would do.
+  // All of them are shown, each with its input.
   for (const command of ["ls -l", "rm -rf /", "reboot"]) await card(page, command).waitFor();
   await card(page, "ls -l").getByRole("button", { name: "Approve" }).dblclick();
   await card(page, "ls -l").waitFor({ state: "detached" });
@@ -39,7 +39,7 @@ it("a double-click decides about the call that was shown, and about no other", a
     expect.not.objectContaining({ decided: expect.anything() }),
     expect.not.objectContaining({ decided: expect.anything() }),
   ]);
-  // Whoever decides with the keyboard is not thrown to the top of the page, and a second Enter does nothing.
+  // After a decision by keyboard the focus stays nearby, and a second Enter does nothing.
   await card(page, "rm -rf /").getByRole("button", { name: "Deny" }).press("Enter");
   await card(page, "rm -rf /").waitFor({ state: "detached" });
   await page.keyboard.press("Enter");
@@ -129,7 +129,7 @@ async function answerLate(page: Page, meanwhile: () => Promise<void>): Promise<u
   return sent;
 }
 
-it("a decision in one tab is seen in the other, and the second one is told that it was late", async () => {
+it("a decision in one tab removes the question from the other", async () => {
   const worker = await startWorker(stage, "Look around");
   const here = await stage.page(`/c/${worker.conversationId}`);
   const there = await stage.page(`/c/${worker.conversationId}`);
@@ -141,7 +141,7 @@ it("a decision in one tab is seen in the other, and the second one is told that 
   for (const tab of [here, there]) await tab.context().close();
 });
 
-it("what waits for a decision can be stopped", async () => {
+it("an answer that waits for a decision can be stopped", async () => {
   const worker = await startWorker(stage, "Never mind");
   const page = await stage.page(`/c/${worker.conversationId}`);
   await worker.say(asks("call_1", "sleep 1000"));
@@ -152,11 +152,11 @@ it("what waits for a decision can be stopped", async () => {
   await page.context().close();
 });
 
-it("an answer whose worker fell silent offers nothing that the server would refuse", async () => {
+it("an answer whose worker stopped responding offers only what the server accepts", async () => {
   const worker = await startWorker(stage, "Are you there?");
   await worker.say({ type: "chat.delta", payload: { text: "One moment" } });
   const page = await stage.page(`/c/${worker.conversationId}`);
-  await page.getByText("The program that makes it was not heard.").waitFor();
+  await page.getByText("The worker producing this answer stopped responding.").waitFor();
   expect(await page.getByRole("button", { name: "Resume" }).count()).toBe(0);
   await page.getByRole("button", { name: "Dismiss" }).click();
   await page.getByText("Dismissed after an interruption.").waitFor();

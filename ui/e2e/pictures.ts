@@ -1,4 +1,4 @@
-/** Every state that the app can be in, made for real, for the pictures. */
+/** Every state of the app, produced with a real server, for screenshots. */
 
 import type { Page } from "playwright-core";
 import { OutlastClient } from "@outlast/client";
@@ -9,7 +9,7 @@ import { asks, startWorker } from "./worker";
 export interface Picture {
   readonly name: string;
   readonly path: string;
-  /** What a person does there before the picture is taken. */
+  /** What a person does before the picture is taken. */
   readonly act: (page: Page, isPhone: boolean) => Promise<void>;
 }
 
@@ -159,7 +159,7 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
       path: `/c/${stopped}`,
       act: async (page, isPhone) => {
         await page.locator(".md").first().waitFor();
-        // The real thing is tried for ten seconds before it gives up; a refusal comes at once.
+        // An unreachable server is retried for ten seconds; a refusal fails at once.
         await page.route("**/v1/generations", (route) =>
           route.fulfill({
             status: 429,
@@ -228,7 +228,7 @@ async function untilText(client: OutlastClient, id: string, text: string): Promi
   for (;;) {
     const view = await client.getConversation(id);
     if (Object.values(view.overlays).some((said) => said.includes(text))) return;
-    if (Date.now() > deadline) throw new Error(`nobody said ${text}`);
+    if (Date.now() > deadline) throw new Error(`timed out waiting for the text ${text}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

@@ -33,7 +33,7 @@ describe("a timeline", () => {
     expect(timeline).toMatchObject({
       attempts: 2,
       retractions: 1,
-      pieces: 3,
+      chunks: 3,
       characters: 7,
       firstWordMs: 300,
     });

@@ -1,4 +1,4 @@
-/** One message. It is drawn again only if it changed itself. */
+/** One message. It renders again only when it has changed. */
 
 import type { Message, Part } from "@outlast/client";
 import { memo } from "react";
@@ -10,12 +10,11 @@ import { UserMessage } from "./user-message";
 
 export interface MessageRowProps {
   readonly message: Message;
-  /** What it says now. */
+  /** As they are now, even while the message is being written. */
   readonly parts: readonly Part[];
   readonly isWriting: boolean;
-  /** Whether its generation waits for its turn. */
   readonly isQueued: boolean;
-  /** Whether it belongs to the last generation, whose end is told below the messages. */
+  /** Whether it belongs to the last generation, whose outcome is shown below the messages. */
   readonly isCurrent: boolean;
   readonly onUnqueue: (generationId: string) => Promise<unknown>;
 }

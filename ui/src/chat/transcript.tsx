@@ -1,4 +1,4 @@
-/** The messages of a conversation. Only those near what is read are in the page. */
+/** The messages of a conversation. Only those near the visible part are in the page. */
 
 import type { UseConversation } from "@outlast/client/react";
 import { useRef } from "react";
@@ -11,7 +11,7 @@ import { useFollow } from "./use-follow";
 import type { Sending } from "./use-sending";
 import { useWindow } from "./use-window";
 
-/** How many older messages are fetched at a time. */
+/** Older messages fetched at a time. */
 const PAGE = 200;
 
 export interface TranscriptProps {

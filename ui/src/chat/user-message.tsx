@@ -1,4 +1,4 @@
-/** What a person said: as it was written, without Markdown. */
+/** A user's message, as it was written, without Markdown. */
 
 import type { Part } from "@outlast/client";
 import { useState } from "react";
@@ -7,13 +7,13 @@ import { revealBidi } from "../markdown/invisible";
 import { Picture } from "./picture";
 import { quietly } from "./quietly";
 
-/** Longer messages are folded: pasted files would push everything else away. */
+/** Longer messages are folded, so that a pasted file does not push everything else away. */
 const FOLD_AT = 2_000;
 
 export interface UserMessageProps {
   readonly parts: readonly Part[];
   readonly note: string | null;
-  /** Takes it back while it waits. */
+  /** Removes it from the queue. */
   readonly onRemove?: (() => Promise<unknown>) | null;
   readonly children?: ReactNode;
 }

@@ -1,4 +1,4 @@
-/** An event in a few words. */
+/** A one-line summary of an event. */
 
 import type { OutlastEvent } from "@outlast/client";
 import { revealBidi } from "../markdown/invisible";
@@ -24,7 +24,7 @@ function words(event: OutlastEvent): string {
     case "tool.start":
       return event.payload.toolName;
     case "usage":
-      return `${event.payload.inputTokens} tokens read, ${event.payload.outputTokens} written`;
+      return `${event.payload.inputTokens} input tokens, ${event.payload.outputTokens} output tokens`;
     case "attempt.retracted":
       return `attempt ${event.payload.attempt}: ${event.payload.reason}`;
     case "retry.scheduled":

@@ -1,4 +1,4 @@
-/** Code with its language and a button that copies it. */
+/** A code block with its language and a copy button. */
 
 import { memo } from "react";
 import type { ReactNode } from "react";

@@ -1,4 +1,4 @@
-/** Words with emphasis, links and code. */
+/** Inline Markdown: emphasis, links, code. */
 
 import type { Token, Tokens } from "marked";
 import type { ReactNode } from "react";
@@ -7,14 +7,14 @@ import { revealBidi } from "./invisible";
 import { decodeEntities } from "./entities";
 import { safeUrl } from "./safe-url";
 
-/** Deeper than this, signs are shown as they are written. */
+/** Deeper nesting is shown as plain text. */
 export const MAX_DEPTH = 12;
 
 export function renderInline(tokens: readonly Token[] | undefined, depth: number): ReactNode {
   return tokens?.map((token, place) => <Inline key={place} token={token} depth={depth} />);
 }
 
-/** Text as the reader of Markdown hands it over: character references are still in it. */
+/** The parser leaves character references in text. */
 export function plain(text: string): string {
   return revealBidi(decodeEntities(text));
 }
@@ -56,7 +56,7 @@ interface LinkProps {
 function Link({ address, children }: LinkProps): ReactNode {
   const url = safeUrl(address);
   if (url === null) return <span className="md-dead-link">{children}</span>;
-  // The address is in the title, because the text may say anything.
+  // The text may say anything, so the title shows the real address.
   return (
     <a href={url} target="_blank" rel="noopener noreferrer nofollow" title={revealBidi(url)}>
       {children}
@@ -64,7 +64,7 @@ function Link({ address, children }: LinkProps): ReactNode {
   );
 }
 
-/** A picture from elsewhere would tell its owner who reads this, and when. It is a link instead. */
+/** Loading a remote picture would tell its host who reads this, and when. It is a link instead. */
 function Picture({ token }: { readonly token: Tokens.Image }): ReactNode {
   const label = plain(token.text).trim() || "Image";
   return (

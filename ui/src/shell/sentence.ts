@@ -1,4 +1,4 @@
-/** What the server says in lower case and without a full stop, as a sentence. */
+/** Turns the server's error text, which is in lower case and has no full stop, into a sentence. */
 
 import { revealBidi } from "../markdown/invisible";
 
