@@ -1,8 +1,8 @@
-/** What a server offers, read from whatever it says about itself. */
+/** Reads what a server says about itself. Old servers say nothing, and newer ones more than this client knows. */
 
 import type { Capabilities } from "./api.js";
 
-/** What is assumed of a server that does not say what it offers. */
+/** The defaults for a server that does not say. */
 export const NOTHING_OFFERED: Capabilities = {
   name: "unknown",
   version: "unknown",

@@ -1,4 +1,4 @@
-/** One generation's events as an async iterable that survives lost connections. */
+/** A generation's events as an async iterable that survives lost connections. */
 
 import type { OutlastEvent } from "./event.js";
 import { isEnd } from "./event.js";
@@ -8,10 +8,10 @@ import type { Connection } from "./machine.js";
 import type { Shared } from "./options.js";
 
 export interface SubscribeOptions {
-  /** The last position that is known; left out for the whole generation. */
+  /** The last known position. Without it, the stream starts with the generation's first event. */
   readonly after?: number;
   readonly signal?: AbortSignal;
-  /** Told how the connection stands. */
+  /** Called when the state of the connection changes. */
   readonly onConnection?: (connection: Connection) => void;
 }
 
@@ -30,7 +30,7 @@ export async function* generationEvents(
   generationId: string,
   options: SubscribeOptions,
 ): AsyncGenerator<OutlastEvent, void, undefined> {
-  // Grows no larger than one generation, which the server limits.
+  // Holds at most one generation, whose size the server limits.
   let arrived: OutlastEvent[] = [];
   let notify: () => void = () => {};
   options.signal?.throwIfAborted();

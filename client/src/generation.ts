@@ -1,4 +1,4 @@
-/** Generations and conversations as documents: what a poll or a list answers. */
+/** The documents of generations and conversations. */
 
 import type { Part } from "./message.js";
 
@@ -8,7 +8,7 @@ export type GenerationStatus =
 export type ConversationStatus =
   "idle" | "generating" | "awaiting_approval" | "paused" | "interrupted" | "complete" | "cancelled" | "error";
 
-/** `retry` drops what was said, `continue` keeps it and goes on from there. */
+/** `retry` drops the text so far, `continue` keeps it and continues from there. */
 export type RetryMode = "retry" | "continue";
 
 export type CancelReason = "user" | "superseded" | "abandoned" | "dismissed";
@@ -27,7 +27,7 @@ export interface RetryOf {
   readonly mode: RetryMode;
 }
 
-/** A user's message and everything done to answer it. */
+/** The answer to a user's message, with every attempt. */
 export interface Generation {
   readonly id: string;
   readonly conversationId: string;
@@ -61,7 +61,7 @@ export interface ConversationDocument {
   readonly title: string | null;
   readonly metadata: unknown;
   readonly generationStatus: ConversationStatus;
-  /** The generation that `generationStatus` speaks of: under way, or the last one. */
+  /** The generation that `generationStatus` describes: the current one, or the last one. */
   readonly currentGenerationId: string | null;
   readonly sandboxId: string | null;
   readonly sandboxUrl: string | null;
@@ -71,10 +71,10 @@ export interface ConversationDocument {
   readonly lastSeq: number;
 }
 
-/** How a conversation may stand when nothing is under way in it. */
+/** The statuses of a conversation without an unfinished generation. */
 const AT_REST: readonly ConversationStatus[] = ["idle", "complete", "cancelled", "error"];
 
-/** Whether a conversation's generation is not over. */
+/** Whether a conversation has an unfinished generation. */
 export function isUnderWay(status: ConversationStatus): boolean {
   return !AT_REST.includes(status);
 }

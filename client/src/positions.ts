@@ -1,12 +1,12 @@
-/** Where somebody was, kept across reloads. */
+/** The last position of a user, kept across reloads. */
 
 import { readObject } from "./json.js";
 
 export interface Position {
   readonly conversationId: string;
-  /** The generation that was under way, or the last one. */
+  /** The current generation, or the last one. */
   readonly generationId: string | null;
-  /** The last event that was taken in. */
+  /** The last event that was applied. */
   readonly seq: number;
 }
 
@@ -29,7 +29,7 @@ export class Positions {
     this.#read();
   }
 
-  /** People who share a browser must not see where another one was. A position noted by this page stays. */
+  /** Keeps the positions of people who share a browser apart. A position of this page moves to the user. */
   belongTo(user: string): void {
     if (user === this.#user) return;
     if (this.#isOwn) this.#allowed(() => this.#storage?.removeItem(this.#key));
@@ -70,12 +70,12 @@ export class Positions {
     if (this.last !== null) this.#allowed(() => this.#storage?.setItem(this.#key, JSON.stringify(this.last)));
   }
 
-  /** A storage may be full, or forbidden in a private window: then a reload begins at the list. */
+  /** Storage may be full, or forbidden in a private window. Then a reload starts without a position. */
   #allowed(action: () => void): void {
     try {
       action();
     } catch {
-      // Nothing depends on it.
+      // Nothing else depends on it.
     }
   }
 }

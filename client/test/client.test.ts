@@ -12,7 +12,7 @@ beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 describe("a client", () => {
-  it("gives up after a number of tries, and says that the server cannot be reached", async () => {
+  it("gives up after a number of tries and reports a network error", async () => {
     let tries = 0;
     const { client } = scene(() => {
       tries += 1;
@@ -25,7 +25,7 @@ describe("a client", () => {
     expect(tries).toBe(MAX_TRIES);
   });
 
-  it("does not try again what would be answered the same, and hands on what the problem says", async () => {
+  it("does not retry a refusal, and passes on the problem document", async () => {
     let tries = 0;
     const { client } = scene(
       () => ((tries += 1), problem(409, "conversation_busy", { generationId: "gen_1" })),
@@ -41,7 +41,7 @@ describe("a client", () => {
     expect(tries).toBe(1);
   });
 
-  it("takes a refusal for the answer when an earlier try whose answer was lost has done it", async () => {
+  it("takes a refusal as the result if an earlier try, whose response was lost, succeeded", async () => {
     let tries = 0;
     const { client } = scene(({ method }) => {
       tries += 1;
@@ -58,7 +58,7 @@ describe("a client", () => {
     await expect(deleted).resolves.toBeUndefined();
   });
 
-  it("takes a decision that was made before for its own if it is the same", async () => {
+  it("takes the same decision for its own when the response to an earlier try was lost", async () => {
     let tries = 0;
     const { client } = scene(() => {
       if ((tries += 1) % 2 === 1) throw new TypeError("fetch failed");
@@ -129,7 +129,7 @@ describe("a client", () => {
     expect(bodies).toEqual([{ title: null }, { title: null }]);
   });
 
-  it("asks for the token before every request", async () => {
+  it("calls the token function before every request", async () => {
     const seen: unknown[] = [];
     let turn = 0;
     const { client } = scene(
@@ -143,7 +143,7 @@ describe("a client", () => {
     expect(seen).toEqual(["Bearer token 1", "Bearer token 2"]);
   });
 
-  it("keeps some conversations that nobody watches any more, and not all", async () => {
+  it("keeps a limited number of conversations that nobody watches", async () => {
     const { client } = scene();
     const watched = client.conversation("watched");
     watched.subscribe(() => {});
@@ -157,7 +157,7 @@ describe("a client", () => {
     };
     const [first, second] = [rests("first"), rests("second")];
     for (let i = 0; i < 9; i += 1) rests(`conv_${i}`);
-    // Whoever is drawn now and watched only afterwards must find the same ones.
+    // A component that renders now and subscribes later must find the same store.
     const drawn = Array.from({ length: 20 }, (_, i) => client.conversation(`drawn_${i}`));
     expect(client.conversation("first")).toBe(first);
     expect(drawn.map((store) => client.conversation(store.id!) === store)).not.toContain(false);
@@ -167,7 +167,7 @@ describe("a client", () => {
     expect(client.conversation("second")).not.toBe(second);
   });
 
-  it("makes up names also on pages without TLS", () => {
+  it("generates ids on pages without TLS too", () => {
     vi.stubGlobal("crypto", { getRandomValues: crypto.getRandomValues.bind(crypto) });
     const names = new Set(Array.from({ length: 100 }, randomId));
     vi.unstubAllGlobals();
@@ -178,7 +178,7 @@ describe("a client", () => {
 describe("a generation's events", () => {
   const events = exchange(1, "a", "hello", ["one ", "two ", "three"]);
 
-  /** A server whose first connection breaks after five events, with another log after that or the same. */
+  /** A server whose first connection breaks after five events, and that then has the log `later`. */
   const read = async (later: readonly OutlastEvent[]): Promise<{ seqs: number[]; error: unknown }> => {
     let streams = 0;
     const { client } = scene(({ search }) => {
@@ -203,13 +203,13 @@ describe("a generation's events", () => {
     return { seqs, error: await done };
   };
 
-  it("go on where they were after a loss, and end", async () => {
+  it("continue where they were after a lost connection, and end", async () => {
     expect(await read(events)).toEqual({ seqs: [1, 2, 3, 4, 5, 6, 7, 8, 9], error: null });
   });
 
   it("g13_are_answered_from_the_messages_of_the_generation_when_they_are_no_longer_kept", async () => {
     const whole = applyAll(VIEW, exchange(1, "old", "hello", ["one ", "two"]));
-    // A later generation is under way, and its messages are not in the snapshot.
+    // A later generation is running, and its messages are not in the snapshot.
     const later = { generationId: "gen_of_b", requestId: "b", status: "running" } as ActiveRun;
     const view = { ...whole, activeRun: later, lastSeq: 40 };
     let streams = 0;
@@ -226,7 +226,7 @@ describe("a generation's events", () => {
     expect(folded.messages.map(({ content }) => content)).toEqual(["hello", "one two"]);
   });
 
-  it("go on after a snapshot that came in the middle of a generation", async () => {
+  it("continue after a snapshot in the middle of a generation", async () => {
     const all = exchange(1, "a", "hello", ["one ", "two"]);
     const view = applyAll(VIEW, all.slice(0, 5));
     let streams = 0;
@@ -253,7 +253,7 @@ describe("a generation's events", () => {
     expect(applyAll(VIEW, seen)).toEqual(applyAll(VIEW, all));
   });
 
-  it("are neither repeated nor skipped when a crash took some of them: reading them fails", async () => {
+  it("fail to read, without gaps or duplicates, when a crash lost some of them", async () => {
     const again = events.map((event) => ({ ...event, ts: "2026-01-01T00:00:09.000Z" }) as OutlastEvent);
     const rewritten = [...events.slice(0, 3), ...again.slice(3)];
     for (const later of [rewritten, events.slice(0, 3)]) {
@@ -271,7 +271,7 @@ describe("the list of conversations", () => {
     ...change,
   });
 
-  it("is read when it is watched, again while something is under way, and not when nothing is", async () => {
+  it("is read when it is watched, and again only while a generation runs", async () => {
     let reads = 0;
     let data = [document("conv_1", { generationStatus: "generating", lastSeq: 1 })];
     const { client } = scene(() => ((reads += 1), { data, nextCursor: null }));
@@ -294,7 +294,7 @@ describe("the list of conversations", () => {
     stop();
   });
 
-  it("is read again when somebody looks or the device is online, and says when it cannot be", async () => {
+  it("is read again when the page is visible or online, and reports errors", async () => {
     let reads = 0;
     const { client, device } = scene(
       () => ((reads += 1), reads === 2 ? problem(500, "store_broken") : { data: [], nextCursor: null }),
@@ -311,7 +311,7 @@ describe("the list of conversations", () => {
     expect(list.snapshot().error).toBeNull();
   });
 
-  it("knows at once what happens in a conversation that is open here or in another tab", async () => {
+  it("learns at once what happens in a conversation that is open here or in another tab", async () => {
     const channel = tabs();
     const here = scene(() => ({ data: [document("conv_0")], nextCursor: null }), { channel });
     const there = scene(() => ({ data: [document("conv_0")], nextCursor: null }), { channel });
@@ -329,7 +329,7 @@ describe("the list of conversations", () => {
     }
   });
 
-  it("reads on, and keeps what it has read", async () => {
+  it("loads more, and keeps what it has loaded", async () => {
     const all = Array.from({ length: 120 }, (_, i) => document(`conv_${i}`));
     const { client } = scene(({ path }) => {
       expect(path).toBe("/v1/conversations");
@@ -344,7 +344,7 @@ describe("the list of conversations", () => {
     expect(list.snapshot().conversations).toHaveLength(50);
   });
 
-  /** A server with so many conversations, and where they end. */
+  /** A server with a number of conversations. */
   const many = (count: number) => {
     const all = Array.from({ length: count }, (_, i) =>
       document(`conv_${i}`, { createdAt: new Date(1e12 - i * 1e6).toISOString() }),
@@ -358,7 +358,7 @@ describe("the list of conversations", () => {
   };
   const ids = (list: ConversationList): string[] => list.snapshot().conversations.map(({ id }) => id);
 
-  it("keeps what was read beyond the largest page, and what was opened beyond all of them", async () => {
+  it("keeps what was loaded beyond the largest page, and what was opened beyond all pages", async () => {
     const { all, read } = many(300);
     const { client, device, transport } = scene(({ search }) => read(search));
     const list = conversationList(client);
@@ -386,7 +386,7 @@ describe("the list of conversations", () => {
     expect(ids(list)).toEqual(all.map(({ id }) => id));
   });
 
-  it("does not show again what was deleted while it was read", async () => {
+  it("does not show a conversation that was deleted during a read", async () => {
     const { read } = many(3);
     let answer = (): void => {};
     const { client } = scene(async ({ method, search }) => {
@@ -404,7 +404,7 @@ describe("the list of conversations", () => {
     expect(ids(list)).toEqual(["conv_0", "conv_2"]);
   });
 
-  it("that is asked for again while it is read is read again", async () => {
+  it("is read again if a refresh is requested during a read", async () => {
     const { all, read } = many(1);
     const answers: (() => void)[] = [];
     const { client } = scene(async ({ search }) => {

@@ -10,7 +10,7 @@ beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 describe("a conversation", () => {
-  it("is the same for all who ask for it, and holds one connection", async () => {
+  it("is the same store for everyone, with one connection", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     expect(client.conversation("conv_1")).toBe(conversation);
@@ -21,7 +21,7 @@ describe("a conversation", () => {
     expect(transport.last.target).toEqual({ path: "/v1/conversations/conv_1", after: null });
   });
 
-  it("keeps its connection while a listener only changes places, and lets go of it after that", async () => {
+  it("keeps its connection while one listener replaces another, and closes it after the last", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {})();
@@ -37,7 +37,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().connection).toEqual({ type: "idle" });
   });
 
-  it("that is watched again goes on where it was", async () => {
+  it("that is watched again continues where it was", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     const stop = conversation.subscribe(() => {});
@@ -52,7 +52,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().view?.messages).toHaveLength(2);
   });
 
-  it("tells its listeners once for everything that arrives together, and not without a change", async () => {
+  it("calls its listeners once for everything that arrives together, and never without a change", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     let told = 0;
@@ -71,7 +71,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().lastEnd).toMatchObject({ generationId: "gen_of_a", status: "completed" });
   });
 
-  it("never shows a gap or a repeat, but begins anew", async () => {
+  it("never shows a gap or a duplicate, but starts over", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -83,7 +83,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().view?.overlays).toEqual({ answer_of_a: "one " });
     expect(conversation.snapshot().connection).toMatchObject({
       type: "waiting",
-      reason: "position 7 after 5",
+      reason: "received position 7 after 5",
     });
     expect(transport.openLines).toBe(0);
     await vi.advanceTimersByTimeAsync(1_000);
@@ -93,7 +93,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().view?.messages[1]?.content).toBe("one two three");
   });
 
-  it("hears nothing from a connection that it has given up", async () => {
+  it("ignores a connection that it has given up", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -109,7 +109,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().connection.type).toBe("connecting");
   });
 
-  it("begins anew after a loss where positions do not outlive a crash", async () => {
+  it("starts over after a lost connection if positions do not survive a crash", async () => {
     const fetch = answering(() => ({ ...OFFERS, durability: "debounce" }));
     const { client, transport } = scene(undefined, { fetch });
     client.conversation("conv_1").subscribe(() => {});
@@ -120,7 +120,7 @@ describe("a conversation", () => {
     expect(transport.last.target.after).toBeNull();
   });
 
-  it("of a hidden page lets go of its connection, keeps it while an answer is on its way, and comes back", async () => {
+  it("of a hidden page closes its connection, except while an answer is generated, and reconnects", async () => {
     const { client, transport, device } = scene();
     client.conversation("conv_1").subscribe(() => {});
     await settled();
@@ -154,7 +154,7 @@ describe("a conversation", () => {
     expect(transport.last.target.after).toBe(7);
   });
 
-  it("of a hidden page lets go in any case where connections are scarce", async () => {
+  it("of a hidden page always closes its connection if connections are scarce", async () => {
     const { client, transport, device } = scene();
     transport.scarce = true;
     client.conversation("conv_1").subscribe(() => {});
@@ -167,7 +167,7 @@ describe("a conversation", () => {
     expect(transport.openLines).toBe(0);
   });
 
-  it("puts older messages before those that are there, unless a snapshot came between", async () => {
+  it("loads older messages in front, unless a snapshot arrived meanwhile", async () => {
     const all = applyAll(VIEW, [...exchange(1, "a", "first", ["1"]), ...exchange(8, "b", "second", ["2"])]);
     const newest: View = { ...all, messages: all.messages.slice(2), hasMore: true };
     let reading = (): void => {};
@@ -190,7 +190,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().view?.messages).toEqual(all.messages);
   });
 
-  it("says why the last generation failed, also when it failed without a word", async () => {
+  it("says why the last generation failed, even if it had no text", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -215,7 +215,7 @@ describe("a conversation", () => {
     });
   });
 
-  it("tells why a run waits, until it goes on", async () => {
+  it("says why a run waits, until it continues", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -239,7 +239,7 @@ function snapshotOf(view: View): OutlastEvent {
 describe("a decision", () => {
   const asked = (toolUseId: string) => ({ toolUseId, toolName: "bash", toolInput: { command: toolUseId } });
 
-  it("i8_a_decision_is_about_the_question_that_was_shown, whatever else waits by then", async () => {
+  it("i8_a_decision_is_about_the_question_that_was_shown, even if another one waits by then", async () => {
     const decided: unknown[] = [];
     const { client, transport } = scene(
       ({ path, body }) => (decided.push([path, body]), { success: true, status: "running" }),
@@ -295,7 +295,7 @@ describe("a decision", () => {
 });
 
 describe("tabs", () => {
-  it("know at once what is done in another", async () => {
+  it("learn at once what is done in another", async () => {
     const channel = tabs();
     const answer = ({ body, method }: { body: Record<string, unknown>; method: string }): unknown =>
       method === "DELETE" ? new Response(null, { status: 204 }) : started(body["requestId"]);
@@ -324,7 +324,7 @@ describe("the last position", () => {
     removeItem: (key: string) => void kept.delete(key),
   };
 
-  it("is kept across reloads: at each generation, and when the page is hidden", async () => {
+  it("survives reloads: stored at each generation, and when the page is hidden", async () => {
     const { client, transport, device } = scene(() => new Response(null, { status: 204 }), { storage });
     client.conversation("conv_1").subscribe(() => {});
     await settled();
@@ -340,7 +340,7 @@ describe("the last position", () => {
     expect(reloaded()).toBeNull();
   });
 
-  it("is forgotten when the conversation is gone, whoever deleted it", async () => {
+  it("is removed when the conversation is deleted, by anybody", async () => {
     const channel = tabs();
     const { client, transport } = scene(undefined, { storage, channel });
     client.conversation("conv_1").subscribe(() => {});
@@ -372,7 +372,7 @@ describe("the last position", () => {
     };
     const ann = signedIn("ann:1");
     ann.client.conversation("conv_1").subscribe(() => {});
-    // The first event may come before the server has said who this is.
+    // The first event may arrive before the server has named the user.
     ann.transport.show(VIEW);
     await ann.client.capabilities();
     expect([...kept.keys()]).toEqual(["outlast:ann%3A1:position:http://outlast.test"]);
@@ -385,7 +385,7 @@ describe("the last position", () => {
     expect(await positionOf("ann:1")).toMatchObject({ conversationId: "conv_1" });
   });
 
-  it("is done without where storage is forbidden, full or broken", async () => {
+  it("is not stored where storage is forbidden, full or broken", async () => {
     const forbidden = () => {
       throw new Error("forbidden");
     };

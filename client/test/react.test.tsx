@@ -65,7 +65,7 @@ const lines = (place: HTMLElement): (string | null)[] =>
   [...place.querySelectorAll("li")].map((line) => line.textContent);
 
 describe("a component", () => {
-  it("follows a conversation over one connection, also in strict mode", async () => {
+  it("follows a conversation over one connection, even in strict mode", async () => {
     const stage = scene();
     const place = await show(stage, <Chat id="conv_1" />);
     expect(stage.transport.lines).toHaveLength(1);
@@ -76,7 +76,7 @@ describe("a component", () => {
     expect(stage.transport.openLines).toBe(1);
   });
 
-  it("shows what it sends at once and only once", async () => {
+  it("shows what it sends at once, without duplicates", async () => {
     const stage = scene(({ body }) => started(body["requestId"]));
     const place = await show(stage, <Chat id="conv_1" />);
     await act(async () => stage.transport.show(VIEW));
@@ -86,7 +86,7 @@ describe("a component", () => {
     expect(lines(place)).toEqual(["hello", "hi"]);
   });
 
-  it("lets go of the connection when it is gone, and finds everything again when it comes back", async () => {
+  it("closes the connection when it unmounts, and finds everything again when it mounts", async () => {
     const stage = scene();
     await show(stage, <Chat id="conv_1" />);
     await act(async () => stage.transport.show(applyAll(VIEW, exchange(1, "a", "hello", ["hi"]))));
@@ -98,7 +98,7 @@ describe("a component", () => {
     expect(stage.transport.last.target.after).toBe(7);
   });
 
-  it("begins a new conversation, and goes on with it when it is given its id", async () => {
+  it("starts a new conversation, and continues with it when it gets its id", async () => {
     const stage = scene(({ body }) => started(body["requestId"]));
     const place = await show(stage, <Chat id={null} />);
     expect(stage.transport.lines).toHaveLength(0);
@@ -146,7 +146,7 @@ describe("a component", () => {
     expect(stage.transport.last.target.path).toBe("/v1/conversations/conv_2");
   });
 
-  it("keeps the same functions from one rendering to the next", async () => {
+  it("keeps the same functions from one render to the next", async () => {
     const stage = scene();
     await show(stage, <Chat id="conv_1" />);
     const { send, cancel } = now;
@@ -155,7 +155,7 @@ describe("a component", () => {
     expect(now.send).toBe(send);
   });
 
-  it("can watch the generation alone", async () => {
+  it("can follow only the generation", async () => {
     let generation!: UseGeneration;
     function Status(): ReactNode {
       generation = useGeneration("conv_1");
@@ -249,7 +249,7 @@ describe("a component", () => {
     expect(lines(place)).toEqual(["conv_1"]);
   });
 
-  it("is rendered on a server without a connection, and taken over by the page as it is", async () => {
+  it("is rendered on a server without a connection, and hydrated", async () => {
     const stage = scene();
     const app = (
       <OutlastProvider client={stage.client}>

@@ -1,4 +1,4 @@
-/** What the server offers, in a component. */
+/** What the server offers, as a hook. */
 
 import { useSyncExternalStore } from "react";
 import type { Capabilities } from "../api.js";
