@@ -149,7 +149,7 @@ function delay(
 }
 
 function open(view: View, event: ChatEvent & { readonly type: "assistant.segment.started" }): View {
-  const message = begun(view, event);
+  const message = newMessage(view, event);
   return {
     ...view,
     messages: [...view.messages, message],
@@ -162,7 +162,7 @@ function open(view: View, event: ChatEvent & { readonly type: "assistant.segment
 function ask(view: View, event: ChatEvent & { readonly type: "tool.start" }): View {
   const { toolUseId: id, toolName: name, toolInput: input } = event.payload;
   const parts: readonly Part[] = [{ type: "tool_use", id, name, input }];
-  const message: Message = { ...begun(view, event), role: "tool", status: "complete", parts };
+  const message: Message = { ...newMessage(view, event), role: "tool", status: "complete", parts };
   return { ...view, messages: [...view.messages, message] };
 }
 
@@ -185,7 +185,10 @@ function wait(view: View, generation: string | null, change: (asked: Asked) => A
   return before.length > 0 ? turn({ ...view, activeRun: rest }, generation, "running") : view;
 }
 
-function begun(view: View, event: ChatEvent & { readonly payload: { readonly messageId: string } }): Message {
+function newMessage(
+  view: View,
+  event: ChatEvent & { readonly payload: { readonly messageId: string } },
+): Message {
   return {
     id: event.payload.messageId,
     conversationId: view.conversation.id,

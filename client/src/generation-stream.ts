@@ -40,7 +40,7 @@ export async function* generationEvents(
     isDense: false,
     after: options.after ?? null,
     environment: shared.environment,
-    // Events that were handed out cannot be taken back, so starting over is never an option.
+    // Events that were passed on cannot be taken back, so starting over is never an option.
     isExact: async () => true,
     isBusy: () => true,
     onEvents(events) {

@@ -143,7 +143,7 @@ it("runs the example of the README, which recovers from a deleted conversation",
   await fetch(`${stage.server.url}/v1/conversations/${id}`, { method: "DELETE" });
   await page.reload();
   await page.getByText("Start a new one").click();
-  await page.locator("input").fill(stage.upstream.script("anew", { pieces: words(3) }));
+  await page.locator("input").fill(stage.upstream.script("new", { pieces: words(3) }));
   await page.getByRole("button", { name: "Send" }).click();
   await page.getByText("word3").waitFor();
   await page.context().close();

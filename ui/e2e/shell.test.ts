@@ -115,7 +115,7 @@ it("a reader who scrolled up is not moved, and a button leads back to the end", 
   const scroller = page.locator(".scroller");
   const distance = (): Promise<number> =>
     scroller.evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
-  await until("the end in sight", async () => (await distance()) < 2);
+  await until("the end of the transcript", async () => (await distance()) < 2);
   await scroller.hover();
   await page.mouse.wheel(0, -600);
   await page.getByRole("button", { name: "Jump to latest" }).waitFor();
@@ -125,7 +125,7 @@ it("a reader who scrolled up is not moved, and a button leads back to the end", 
   await settled(page);
   expect(await scroller.evaluate((box) => box.scrollTop)).toBe(before);
   await page.getByRole("button", { name: "Jump to latest" }).click();
-  await until("the end in sight", async () => (await distance()) < 2);
+  await until("the end of the transcript", async () => (await distance()) < 2);
   await page.getByRole("button", { name: "Jump to latest" }).waitFor({ state: "detached" });
   await agrees(stage, page);
   await page.context().close();
@@ -139,7 +139,7 @@ it("a reader who scrolled up only a little is not moved either", async () => {
   const scroller = page.locator(".scroller");
   const end = (): Promise<number> =>
     scroller.evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
-  await until("the end in sight", async () => (await end()) < 2);
+  await until("the end of the transcript", async () => (await end()) < 2);
   await scroller.hover();
   await page.mouse.wheel(0, -24);
   await page.getByRole("button", { name: "Jump to latest" }).waitFor();

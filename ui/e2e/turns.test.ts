@@ -34,9 +34,12 @@ describe("an answer", () => {
 
   it("that failed is generated again on Retry", async () => {
     const page = await stage.page();
-    await say(page, stage.upstream.script("anew", { pieces: words(60), fails: { times: 1, status: 400 } }));
+    await say(
+      page,
+      stage.upstream.script("again-400", { pieces: words(60), fails: { times: 1, status: 400 } }),
+    );
     await page.getByText("The answer failed", { exact: true }).waitFor();
-    await page.getByText(/Upstream answered 400/).waitFor();
+    await page.locator(".turn-text", { hasText: "400" }).waitFor();
     await page.reload();
     await page.getByRole("button", { name: "Retry" }).click();
     await settled(page);

@@ -8,7 +8,7 @@ import type { ReactNode } from "react";
 const NOBODY_NAMED = "local";
 const UserContext = createContext(NOBODY_NAMED);
 
-/** Draws everything again for another user, so that drafts and choices are read anew. */
+/** Renders everything from scratch for another user, so that their drafts and choices are read. */
 export function UserProvider({ children }: { readonly children: ReactNode }): ReactNode {
   const user = useCapabilities()?.user ?? NOBODY_NAMED;
   return (

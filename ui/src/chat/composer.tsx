@@ -1,4 +1,4 @@
-/** The message field, with what can be done while an answer is under way. */
+/** The message field, with the buttons to send, queue, interrupt and stop. */
 
 import { useCapabilities } from "@outlast/client/react";
 import type { UseConversation } from "@outlast/client/react";

@@ -1,6 +1,6 @@
 /**
  * Remembers how each question was first shown, so that one that is asked differently under the same id is
- * recognised. Kept outside of components: between the two the card is gone.
+ * recognised. Kept outside of components, because the card unmounts between the two.
  */
 
 import type { Conversation, PendingApproval } from "@outlast/client";

@@ -60,25 +60,7 @@ export function Transcript({ chat, sending }: TranscriptProps): ReactNode {
           {rows.end < messages.length ? (
             <div ref={rows.bottom} className="edge" aria-hidden="true" />
           ) : (
-            <>
-              {sending.failed.map(({ requestId, text }) => (
-                <PendingRow
-                  key={requestId}
-                  message={{ requestId, content: text, status: "failed", error: null }}
-                  onResend={sending.resend}
-                  onDiscard={sending.discard}
-                />
-              ))}
-              {pending.map((message) => (
-                <PendingRow
-                  key={message.requestId}
-                  message={message}
-                  onResend={sending.resend}
-                  onDiscard={sending.discard}
-                />
-              ))}
-              <TurnStatus chat={chat} />
-            </>
+            <Tail chat={chat} sending={sending} />
           )}
         </div>
       </div>
@@ -89,5 +71,25 @@ export function Transcript({ chat, sending }: TranscriptProps): ReactNode {
         </button>
       )}
     </div>
+  );
+}
+
+/** What follows the last message: messages being sent, and the state of the generation. */
+function Tail({ chat, sending }: TranscriptProps): ReactNode {
+  const failed = sending.failed.map(
+    ({ requestId, text }) => ({ requestId, content: text, status: "failed", error: null }) as const,
+  );
+  return (
+    <>
+      {[...failed, ...chat.pending].map((message) => (
+        <PendingRow
+          key={message.requestId}
+          message={message}
+          onResend={sending.resend}
+          onDiscard={sending.discard}
+        />
+      ))}
+      <TurnStatus chat={chat} />
+    </>
   );
 }
