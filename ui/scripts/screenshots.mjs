@@ -39,7 +39,7 @@ async function everyState() {
     OUTLAST_RECOVERY__MODE: "ask",
     OUTLAST_RETRY__BACKOFF: "60s",
     OUTLAST_MODELS__DEMO__PACE: "2ms",
-    OUTLAST_TIMEOUTS__PRODUCER_SILENCE: "1s",
+    OUTLAST_TIMEOUTS__WORKER_SILENCE: "1s",
   });
   try {
     const pictures = await prepare(stage);

@@ -90,7 +90,7 @@ function Head({ generationId, generation, isOver, onMenu }: HeadProps): ReactNod
           <Icon name="back" />
         </Link>
       )}
-      <h1>How this answer was generated</h1>
+      <h1>Inspect answer</h1>
       {status !== "" && <span className={`badge is-${status}`}>{status.replace("_", " ")}</span>}
       <span className="curls">
         <CopyButton
