@@ -4,7 +4,7 @@ export default defineConfig({
   test: {
     projects: [
       { test: { name: "unit", include: ["test/*.test.ts", "test/*.test.tsx"] } },
-      // These start real servers. One file at a time: they are about order and loss, not about speed.
+      // These start real servers and are sensitive to timing, so they run one file at a time.
       {
         test: {
           name: "server",

@@ -4,25 +4,25 @@ import { serviceWorker } from "./build/service-worker.ts";
 
 export default defineConfig({
   plugins: [react(), serviceWorker()],
-  // The client is linked from its folder beside this one; its React must be this one's.
+  // The client is linked from its own folder, and must share this app's React.
   resolve: { preserveSymlinks: true, dedupe: ["react", "react-dom"] },
   build: {
     target: "es2022",
-    // The page allows no inline scripts, and a polyfill for old browsers would be one.
+    // The content security policy allows no inline scripts, and the polyfill would be one.
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     chunkSizeWarningLimit: 1_000,
   },
   server: {
     proxy: {
-      // Without `changeOrigin`: a server without keys answers only pages of its own origin.
+      // Without `changeOrigin`: the server accepts only requests of its own origin.
       "/v1": {
         target: process.env["OUTLAST_URL"] ?? "http://127.0.0.1:8787",
         ws: true,
-        // A stream whose server died must end here too. Vite would keep it open, and the page would believe in it.
+        // A stream whose server died must end here too. Vite would keep it open, and the page would keep waiting.
         configure: (proxy) => {
-          proxy.on("proxyRes", (theirs, _asked, answer) => {
-            theirs.on("error", () => answer.destroy());
+          proxy.on("proxyRes", (upstream, _request, response) => {
+            upstream.on("error", () => response.destroy());
           });
         },
       },
@@ -31,7 +31,7 @@ export default defineConfig({
   test: {
     projects: [
       { extends: true, test: { name: "unit", include: ["test/*.test.ts", "test/*.test.tsx"] } },
-      // These start servers and browsers. One file at a time: they are about order and loss, and they measure.
+      // These start servers and browsers, and are sensitive to timing, so they run one file at a time.
       {
         extends: true,
         test: {
@@ -43,7 +43,7 @@ export default defineConfig({
           fileParallelism: false,
         },
       },
-      // These measure, apart from the rest. They take a minute, and longer where others use the machine.
+      // These measure performance, so they run apart from the rest. They take a minute on a quiet machine.
       {
         extends: true,
         test: {

@@ -1,4 +1,4 @@
-// Packs the package as npm would publish it, and lets two programs look at the result.
+// Packs the package as npm would publish it, and checks the result with publint and attw.
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ try {
   const strange = files
     .map(({ path }) => path)
     .filter((path) => !/^(dist\/|README\.md|LICENSE-|package\.json)/.test(path));
-  if (strange.length > 0) throw new Error(`these do not belong into the package: ${strange.join(", ")}`);
+  if (strange.length > 0) throw new Error(`these files do not belong in the package: ${strange.join(", ")}`);
   const tarball = join(folder, filename);
   run("publint", "run", tarball, "--strict");
   run("attw", tarball, "--profile", "esm-only");

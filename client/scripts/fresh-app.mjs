@@ -1,4 +1,4 @@
-// What a newcomer does: installs the packed package into a new app, checks its types, builds it, and runs it in Node.
+// Installs the packed package into a new app, checks its types, builds it, and runs it in Node.
 import { execFileSync } from "node:child_process";
 import {
   mkdirSync,
@@ -32,7 +32,7 @@ const files = {
     include: ["*.tsx"],
   }),
   "index.html": '<!doctype html><div id="root"></div><script type="module" src="/main.tsx"></script>',
-  // The very example that people copy.
+  // The example that people copy from the README.
   "main.tsx": /```tsx\n([\s\S]*?)```/.exec(readFileSync(join(here, "README.md"), "utf8"))[1],
   "side.tsx": `
 import { useConversations, useGeneration } from "@outlast/client/react";
@@ -68,7 +68,7 @@ try {
     "--legacy-peer-deps",
     `./${tarball}`,
   );
-  // Everything else is what this folder has already installed, so that it needs no network.
+  // Everything else comes from this folder's node_modules, so that no network is needed.
   for (const name of ["react", "react-dom", "vite", "typescript"]) link(name);
   mkdirSync(join(app, "node_modules/@types"), { recursive: true });
   for (const name of ["@types/react", "@types/react-dom"]) link(name);

@@ -1,8 +1,8 @@
-// Fails if the core grows beyond what a page should have to load for it.
+// Prints the size of each entry point, and fails if the core exceeds its budget.
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 
-const LIMIT_BYTES = 10_000;
+const LIMIT_BYTES = 12_000;
 
 async function size(entry) {
   const options = { bundle: true, minify: true, format: "esm", target: "es2022", write: false };
@@ -12,11 +12,9 @@ async function size(entry) {
 
 const core = await size("index.ts");
 console.log(`@outlast/client        ${core} bytes (limit ${LIMIT_BYTES}), minified and gzipped`);
-console.log(
-  `@outlast/client/list   ${await size("conversation-list.ts")} bytes, with the core that it shares`,
-);
-console.log(`@outlast/client/react  ${await size("react/index.ts")} bytes, with everything but React`);
+console.log(`@outlast/client/list   ${await size("conversation-list.ts")} bytes, including the core`);
+console.log(`@outlast/client/react  ${await size("react/index.ts")} bytes, including everything but React`);
 if (core >= LIMIT_BYTES) {
-  console.error("the core is too large");
+  console.error("the core exceeds its budget");
   process.exit(1);
 }

@@ -1,17 +1,17 @@
-/** What is sent to the server and what it answers, beside events and documents. */
+/** Request and response bodies, other than events and documents. */
 
 import type { OutlastEvent } from "./event.js";
 import type { ConversationDocument, Generation, GenerationStatus, RetryMode } from "./generation.js";
 import type { Message } from "./message.js";
 import type { Content } from "./pending.js";
 
-/** Every call takes a signal that gives it up. */
+/** Every call can be aborted. */
 export interface CallOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface PageOptions extends CallOptions {
-  /** `nextCursor` of the page before. */
+  /** The `nextCursor` of the previous page. */
   readonly cursor?: string | null;
   readonly limit?: number;
 }
@@ -27,20 +27,20 @@ export interface EventPageOptions extends CallOptions {
 }
 
 export interface MessagePageOptions extends CallOptions {
-  /** Only messages that began before this position. */
+  /** Only messages before this position. */
   readonly before?: number;
   readonly limit?: number;
 }
 
-/** What becomes of a message that comes while another is answered. */
+/** What happens to a message that arrives while another is being answered. */
 export type WhenBusy = "reject" | "queue" | "interrupt";
 
 export interface StartGeneration extends CallOptions {
-  /** Where. Without it a new conversation is made. */
+  /** Without it a new conversation is created. */
   readonly conversationId?: string | undefined;
   readonly content: Content;
   readonly model?: string | undefined;
-  /** Your name for this request. One is made up if you give none. */
+  /** The idempotency key. Generated if you give none. */
   readonly requestId?: string | undefined;
   readonly whenBusy?: WhenBusy | undefined;
   readonly system?: string | undefined;
@@ -55,7 +55,7 @@ export interface StartedGeneration {
   readonly status: GenerationStatus;
 }
 
-/** What became of a command. `success` is false if somebody else was first. */
+/** The result of a command. `success` is false if another client was first. */
 export interface Outcome {
   readonly success: boolean;
   readonly status: GenerationStatus;
@@ -68,16 +68,22 @@ export interface RetryOptions extends CallOptions {
 
 export interface Approval extends CallOptions {
   readonly decision: "approve" | "deny";
+  /** From the question that was shown. If the question has changed since, the server refuses. */
+  readonly hash?: string | undefined;
   readonly reason?: string;
   readonly always?: boolean;
 }
 
+/** A field that is left out stays as it is. */
 export interface ConversationChange extends CallOptions {
-  readonly title?: string;
+  /** Null clears the title. */
+  readonly title?: string | null;
   readonly metadata?: Readonly<Record<string, unknown>>;
 }
 
-export interface CreateConversation extends ConversationChange {
+export interface CreateConversation extends CallOptions {
+  readonly title?: string;
+  readonly metadata?: Readonly<Record<string, unknown>>;
   readonly requestId?: string;
 }
 
@@ -107,12 +113,14 @@ export interface Model {
   readonly id: string;
 }
 
-/** What a server offers. */
+/** What a server offers. See `OutlastClient.capabilities`. */
 export interface Capabilities {
   /** `outlast`, or `unknown` for a server that does not say. */
   readonly name: string;
   readonly version: string;
-  /** Whether generations go on without their client. If not, leaving the page ends the answer: say so. */
+  /** The user that the server knows you as; `local` on a single-user server. */
+  readonly user: string;
+  /** Whether generations continue without a client. If not, closing the page ends the answer: say so. */
   readonly background: boolean;
   readonly transports: readonly string[];
   readonly durability: "commit" | "debounce" | "boundary";
@@ -121,16 +129,3 @@ export interface Capabilities {
   readonly approvals: boolean;
   readonly sandbox: string;
 }
-
-/** What is assumed of a server that does not say what it offers. */
-export const NOTHING_OFFERED: Capabilities = {
-  name: "unknown",
-  version: "unknown",
-  background: false,
-  transports: [],
-  durability: "commit",
-  models: [],
-  tools: [],
-  approvals: false,
-  sandbox: "none",
-};

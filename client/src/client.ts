@@ -1,7 +1,7 @@
-/** The client: every call of the protocol, and the stores that follow conversations. */
+/** The client: every call of the API, and the stores that follow conversations. */
 
-import { NOTHING_OFFERED } from "./api.js";
 import type * as api from "./api.js";
+import { NOTHING_OFFERED, readCapabilities } from "./capabilities.js";
 import { Conversation } from "./conversation.js";
 import type { OutlastEvent } from "./event.js";
 import { generationEvents } from "./generation-stream.js";
@@ -15,10 +15,10 @@ import { OutlastError } from "./problem.js";
 import { randomId } from "./random-id.js";
 import type { View } from "./view.js";
 
-/** Conversations that nobody watches and that are kept all the same, so that going back shows them at once. */
+/** Stores kept in memory while nobody watches them, so that going back shows a conversation at once. */
 const KEPT_CONVERSATIONS = 12;
 
-/** For the other entries of this package: what the parts of a client share. */
+/** Gives the other entry points of this package access to a client's shared parts. */
 export let sharedBy: (client: OutlastClient) => Shared;
 
 export class OutlastClient {
@@ -36,15 +36,12 @@ export class OutlastClient {
 
   // Generations
 
-  /** Sends a message. Resolves when it is saved; the answer is made by the server from then on. */
+  /** Sends a message. Resolves when it is saved; from then on the server produces the answer. */
   startGeneration({ signal, ...start }: api.StartGeneration): Promise<api.StartedGeneration> {
     return this.#begin("/v1/generations", start, signal);
   }
 
-  /**
-   * A generation's events to its end, from the beginning or after a position. Comes back by itself where
-   * it was when a connection is lost.
-   */
+  /** A generation's events up to its end, from the start or after a position. Survives lost connections. */
   subscribeGeneration(
     id: string,
     options: SubscribeOptions = {},
@@ -52,33 +49,33 @@ export class OutlastClient {
     return generationEvents(this.#shared, id, options);
   }
 
-  /** Stops it. What was said stays. */
+  /** Stops a generation. The text so far is kept. */
   cancelGeneration(id: string, options?: api.CallOptions): Promise<api.Outcome> {
     return this.#command(id, "cancel", options);
   }
 
-  /** Lets an interrupted or paused generation go on. */
+  /** Continues an interrupted or paused generation. */
   resumeGeneration(id: string, options?: api.CallOptions): Promise<api.Outcome> {
     return this.#command(id, "resume", options);
   }
 
-  /** Ends an interrupted generation as it stands. */
+  /** Ends an interrupted generation and keeps the text so far. */
   dismissGeneration(id: string, options?: api.CallOptions): Promise<api.Outcome> {
     return this.#command(id, "dismiss", options);
   }
 
-  /** Answers the same message again after a failure or a cancel: from the start, or from where it broke. */
+  /** Answers the same message again after a failure or a cancel: from the start, or from where it stopped. */
   retryGeneration(id: string, { signal, ...options }: api.RetryOptions = {}): Promise<api.StartedGeneration> {
     return this.#begin(pathOf("generations", id, "retry"), { mode: "retry", ...options }, signal);
   }
 
-  /** Decides about a tool call that waits. Only servers that run tools know this. */
+  /** Decides about a tool call. Pass the `hash` of the question that was shown. */
   submitApproval(id: string, toolUseId: string, approval: api.Approval): Promise<api.Outcome> {
     const { signal, ...body } = approval;
     return this.#post(pathOf("generations", id, "approvals", toolUseId), body, signal);
   }
 
-  /** The whole state of a generation: for polling, where streams do not work. */
+  /** The whole state of a generation, for polling where streams do not work. */
   getGenerationStatus(id: string, options?: api.CallOptions): Promise<Generation> {
     return this.#get(pathOf("generations", id), options);
   }
@@ -88,7 +85,7 @@ export class OutlastClient {
     return this.#get("/v1/generations", options);
   }
 
-  /** A page of a generation's events: for polling. */
+  /** A page of a generation's events, for polling. */
   getGenerationEvents(id: string, options?: api.EventPageOptions): Promise<api.EventPage> {
     return this.#get(pathOf("generations", id, "events"), { ...options, format: "json" });
   }
@@ -105,17 +102,16 @@ export class OutlastClient {
     return this.#get("/v1/conversations", options);
   }
 
-  /** The view, with its newest messages. */
+  /** The view, with the newest messages. */
   getConversation(id: string, options?: api.CallOptions & { readonly limit?: number }): Promise<View> {
     return this.#get(pathOf("conversations", id), options);
   }
 
-  /** Messages in ascending order. For older ones pass the `seq` of the first as `before`. */
+  /** Messages in ascending order. For older ones, pass the `seq` of the first message as `before`. */
   getMessages(id: string, options?: api.MessagePageOptions): Promise<api.MessagePage> {
     return this.#get(pathOf("conversations", id, "messages"), options);
   }
 
-  /** What is left out stays as it is. */
   async updateConversation(
     id: string,
     { signal, ...body }: api.ConversationChange,
@@ -125,7 +121,7 @@ export class OutlastClient {
     );
   }
 
-  /** Everything in it is gone, and a generation under way is stopped. */
+  /** Deletes a conversation with everything in it, and stops a running generation. */
   async deleteConversation(id: string, { signal }: api.CallOptions = {}): Promise<void> {
     const doneBefore = ({ status }: OutlastError): unknown => (status === 404 ? {} : undefined);
     await this.#shared.http.request("DELETE", pathOf("conversations", id), { signal, doneBefore });
@@ -140,41 +136,48 @@ export class OutlastClient {
   }
 
   /**
-   * What the server offers. Asked once. A server that does not know the question is taken to offer
-   * nothing: `background` is false, and an interface should say that leaving the page ends the answer.
+   * What the server offers, read once. A server without this route is assumed to offer nothing: `background` is
+   * false, and an interface should say that closing the page ends the answer.
    */
   capabilities(): Promise<api.Capabilities> {
-    this.#capabilities ??= this.#get<api.Capabilities>("/v1/capabilities").catch((error: unknown) => {
+    return (this.#capabilities ??= this.#readCapabilities());
+  }
+
+  async #readCapabilities(): Promise<api.Capabilities> {
+    try {
+      const offered = readCapabilities(await this.#get("/v1/capabilities"));
+      this.#shared.positions.belongTo(offered.user);
+      return offered;
+    } catch (error) {
       if (error instanceof OutlastError && (error.status === 404 || error.code === "not_outlast"))
         return NOTHING_OFFERED;
       this.#capabilities = null;
       throw error;
-    });
-    return this.#capabilities;
+    }
   }
 
   // Stores
 
-  /** A conversation to watch. The same one for the same id, so that all who watch it share one connection. */
+  /** The store of a conversation. The same store for the same id, so that all watchers share one connection. */
   conversation(id: string): Conversation {
     const store = this.#conversations.get(id) ?? new Conversation(this, this.#shared, id, this.#adopt);
-    // To the end of those that are kept. None is let go of here: React asks first, and watches later.
+    // Moves it to the end of the kept stores. None is dropped here, because React subscribes only later.
     this.#conversations.delete(id);
     this.#conversations.set(id, store);
     return store;
   }
 
-  /** One that does not exist yet: the first message makes it, and then `snapshot().id` is known. */
+  /** A conversation that does not exist yet: the first message creates it, and sets `snapshot().id`. */
   newConversation(): Conversation {
     return new Conversation(this, this.#shared, null, this.#adopt);
   }
 
-  /** Where this person was before the page was loaded, or is now. */
+  /** The conversation that was open last, in this page or before it was loaded. */
   lastPosition(): Position | null {
     return this.#shared.positions.last;
   }
 
-  /** Keeps one that was given its id, or came to rest, and lets go of those that were not used for longest. */
+  /** Keeps a store that got its id or is no longer watched, and drops the least recently used ones. */
   readonly #adopt = (id: string, store: Conversation): void => {
     this.#conversations.set(id, store);
     const idle = [...this.#conversations].filter(
@@ -188,19 +191,19 @@ export class OutlastClient {
     return document;
   }
 
-  #get<Answer>(
+  #get<Body>(
     path: string,
     { signal, ...query }: api.CallOptions & { readonly format?: string } = {},
-  ): Promise<Answer> {
+  ): Promise<Body> {
     return this.#shared.http.request("GET", path, { query, signal });
   }
 
-  #post<Answer>(path: string, body: object, signal: AbortSignal | undefined): Promise<Answer> {
+  #post<Body>(path: string, body: object, signal: AbortSignal | undefined): Promise<Body> {
     return this.#shared.http.request("POST", path, { body, signal, doneBefore });
   }
 
-  #make<Answer>(path: string, body: Named, signal: AbortSignal | undefined): Promise<Answer> {
-    // Made up once, so that a second try is known to be the same request.
+  #make<Body>(path: string, body: Named, signal: AbortSignal | undefined): Promise<Body> {
+    // Generated once, so that the server recognises a retry.
     return this.#post(path, { ...body, requestId: body.requestId ?? randomId() }, signal);
   }
 
@@ -221,7 +224,7 @@ interface Named {
   readonly requestId?: string | undefined;
 }
 
-/** The try whose answer was lost may have done it: then the refusal of the next one is the answer. */
+/** A try whose response was lost may have succeeded. Then the refusal of the next try is the result. */
 function doneBefore({ code, problem }: OutlastError, body?: object): api.Outcome | undefined {
   const isOurs = code === "already_decided" && problem["decision"] === (body as api.Approval).decision;
   if (!isOurs && code !== "already_ended" && code !== "not_interrupted") return undefined;

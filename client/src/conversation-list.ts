@@ -1,4 +1,4 @@
-/** All conversations, to watch: what they are called and what is going on in them. */
+/** The list of conversations, as a store: their titles and states. */
 
 import { sharedBy } from "./client.js";
 import type { OutlastClient } from "./client.js";
@@ -9,30 +9,30 @@ import type { Shared } from "./options.js";
 import { OutlastError } from "./problem.js";
 import { Store } from "./store.js";
 
-/** While something is under way the list is read again this often; */
+/** How often the list is read while a generation runs. */
 export const POLL_MS = 3_000;
-/** less and less often, down to this, while nothing changes. */
+/** While nothing changes, the interval doubles up to this. */
 export const POLL_CAP_MS = 30_000;
-/** News come in bunches. One look is enough for those of this much time. */
+/** News often comes in bursts. Everything within this time causes one read. */
 const GATHER_MS = 150;
-/** Conversations in a page, */
+/** Conversations in a page. */
 const PAGE = 50;
-/** and in the largest that the server gives. */
+/** The largest page that the server returns. */
 const MOST = 200;
 
 export interface ConversationListSnapshot {
   /** Newest first. */
   readonly conversations: readonly ConversationDocument[];
-  /** Whether it has never been read. */
+  /** True until the list has been read once. */
   readonly isLoading: boolean;
-  /** Whether there are older ones: see `loadMore`. */
+  /** Whether there are older conversations: see `loadMore`. */
   readonly hasMore: boolean;
   readonly error: OutlastError | null;
 }
 
 const lists = new WeakMap<OutlastClient, ConversationList>();
 
-/** The list of a client's conversations: the same one for the same client. */
+/** The list of a client's conversations: the same store for the same client. */
 export function conversationList(client: OutlastClient): ConversationList {
   const list = lists.get(client) ?? new ConversationList(client);
   lists.set(client, list);
@@ -44,9 +44,9 @@ export class ConversationList extends Store<ConversationListSnapshot> {
   readonly #shared: Shared;
   #conversations: readonly ConversationDocument[] = [];
   #cursor: string | null = null;
-  /** When the oldest was made of those that were read without a gap: the cursor goes on from there. */
+  /** The creation time of the oldest conversation that was read without a gap. The cursor continues there. */
   #reach: string | null = null;
-  /** What a read that was under way may still bring. Ids are not used again, and nobody deletes very many. */
+  /** A read that was in progress may still return these. Ids are never reused, and nobody deletes very many. */
   readonly #deleted = new Set<string>();
   #isLoading = true;
   #error: OutlastError | null = null;
@@ -64,7 +64,7 @@ export class ConversationList extends Store<ConversationListSnapshot> {
     this.initialSnapshot();
   }
 
-  /** Reads the newest again. What was being read already may be older than this: then once more after it. */
+  /** Reads the newest conversations. A read in progress may miss the latest change, so another one follows it. */
   refresh(): Promise<void> {
     if (this.#reading !== null) return (this.#next ??= this.#reading.then(() => this.refresh()));
     this.#next = null;
@@ -75,7 +75,7 @@ export class ConversationList extends Store<ConversationListSnapshot> {
     return this.#reading;
   }
 
-  /** Reads older ones. */
+  /** Reads older conversations. */
   async loadMore(): Promise<void> {
     const cursor = this.#cursor;
     if (cursor === null) return;
@@ -88,7 +88,8 @@ export class ConversationList extends Store<ConversationListSnapshot> {
     });
   }
 
-  rename(id: string, title: string): Promise<unknown> {
+  /** Null clears the title. */
+  rename(id: string, title: string | null): Promise<unknown> {
     return this.#client.updateConversation(id, { title });
   }
 
@@ -119,11 +120,11 @@ export class ConversationList extends Store<ConversationListSnapshot> {
 
   async #read(): Promise<void> {
     await this.#attempt(async () => {
-      // As many as there are, if that can be had at once, so that all of them are fresh.
+      // All that are known, if they fit into one page, so that all of them are up to date.
       const limit = Math.min(MOST, Math.max(PAGE, this.#conversations.length));
       const page = await this.#client.listConversations({ limit });
       const last = page.nextCursor === null ? "" : (page.data.at(-1)?.createdAt ?? "");
-      // Older ones are not in the page and stay. Of the others, those that are not in it are gone.
+      // Conversations older than the page stay. Newer ones that are missing from it were deleted.
       const conversations = this.#sorted(
         page.data,
         this.#conversations.filter(({ createdAt }) => createdAt < last),
@@ -140,7 +141,7 @@ export class ConversationList extends Store<ConversationListSnapshot> {
     this.changed();
   }
 
-  /** What was read and what is known beside it, each once, newest first. */
+  /** Merges what was read with what is known, newest first, without duplicates. */
   #sorted(
     read: readonly ConversationDocument[],
     known: readonly ConversationDocument[],
@@ -152,13 +153,13 @@ export class ConversationList extends Store<ConversationListSnapshot> {
       .sort((a, b) => (a.createdAt === b.createdAt ? 0 : a.createdAt < b.createdAt ? 1 : -1));
   }
 
-  /** Of two accounts of a conversation the one that has seen more of its log. */
+  /** The known document or the given one, whichever has seen more of the log. */
   #newer(conversation: ConversationDocument): ConversationDocument {
     const known = this.#conversations.find(({ id }) => id === conversation.id);
     return known !== undefined && known.lastSeq >= conversation.lastSeq ? known : conversation;
   }
 
-  /** The server looks after everything; a list that cannot be read says so and is read again later. */
+  /** A list that cannot be read reports the error and is read again later. */
   async #attempt(read: () => Promise<void>): Promise<void> {
     try {
       await read();
@@ -205,7 +206,7 @@ export class ConversationList extends Store<ConversationListSnapshot> {
     const moving = this.#conversations.some(({ generationStatus }) => isUnderWay(generationStatus));
     if (this.#stop === null || (!moving && this.#error === null)) return;
     this.#timer = setTimeout(() => {
-      // A page that nobody looks at is told when it is visible again.
+      // A hidden page reads the list when it becomes visible.
       if (this.#shared.environment.isVisible()) void this.refresh();
     }, this.#pollMs);
   }

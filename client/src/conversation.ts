@@ -1,4 +1,4 @@
-/** A conversation to watch and to act on. */
+/** A conversation as a store, with everything that can be done in it. */
 
 import type * as api from "./api.js";
 import type { OutlastClient } from "./client.js";
@@ -8,7 +8,7 @@ import { Follower } from "./follower.js";
 import { generationOf } from "./generation-state.js";
 import type { GenerationState } from "./generation-state.js";
 import { isUnderWay } from "./generation.js";
-import type { RetryMode } from "./generation.js";
+import type { PendingApproval, RetryMode } from "./generation.js";
 import { pathOf } from "./http.js";
 import type { Connection } from "./machine.js";
 import type { News } from "./news.js";
@@ -24,20 +24,23 @@ import type { GenerationEnd, View } from "./view.js";
 export interface ConversationSnapshot {
   /** Null until the first message of a new conversation is saved. */
   readonly id: string | null;
-  /** Null until it has been loaded. */
+  /** Null until it is loaded. */
   readonly view: View | null;
-  /** Messages that are on their way; show them after those of the view. */
+  /** Messages that are being sent. Show them after those of the view. */
   readonly pending: readonly PendingMessage[];
   readonly connection: Connection;
-  /** The generation under way, or else the last one. */
+  /** The current generation, or the last one. */
   readonly generation: GenerationState | null;
-  /** Whether an answer is on its way. False while it waits for a person. */
+  /** Whether an answer is being generated. False while it waits for a person. */
   readonly isGenerating: boolean;
   readonly lastEnd: GenerationEnd | null;
   readonly isLoadingOlder: boolean;
-  /** Why the last thing that was tried here failed. The next try clears it; a message takes it along. */
+  /** Why the last action failed. The next action clears it. The error of a message goes with the message. */
   readonly error: OutlastError | null;
 }
+
+/** What identifies a question to a person. */
+export type Question = Pick<PendingApproval, "toolUseId" | "hash">;
 
 export class Conversation extends Store<ConversationSnapshot> {
   readonly #client: OutlastClient;
@@ -51,7 +54,7 @@ export class Conversation extends Store<ConversationSnapshot> {
   #isLoadingOlder = false;
   #error: OutlastError | null = null;
 
-  /** Made by a client: see `OutlastClient.conversation` and `newConversation`. */
+  /** Use `OutlastClient.conversation` or `newConversation`. */
   constructor(
     client: OutlastClient,
     shared: Shared,
@@ -70,28 +73,28 @@ export class Conversation extends Store<ConversationSnapshot> {
     return this.#id;
   }
 
-  // What a person does
+  // Actions
 
   /**
-   * Sends a message. It is shown at once as pending, and only once when it is saved. Resolves when it is
-   * saved. If it fails it stays as `failed`: see `resend` and `discard`.
+   * Sends a message. It is in `pending` at once, and leaves it when it is in the view. Resolves when it is saved.
+   * If it fails it stays as `failed`: see `resend` and `discard`.
    */
   send(content: Content, options: SendOptions = {}): Promise<api.StartedGeneration> {
     return this.#deliver(this.#outbox.add(content, options, this.#view?.lastSeq ?? 0));
   }
 
-  /** Sends a message again that failed, under the same name: if it did arrive, nothing is doubled. */
+  /** Sends a failed message again under the same request id. If it did arrive, there is no duplicate. */
   async resend(requestId: string, options: SendOptions = {}): Promise<api.StartedGeneration> {
     return this.#deliver(this.#outbox.again(requestId, options));
   }
 
-  /** Takes away a message that failed. */
+  /** Removes a failed message. */
   discard(requestId: string): void {
     this.#outbox.discard(requestId);
     this.changed();
   }
 
-  /** Stops what is under way, or the generation that is named. Also one that is only being sent. */
+  /** Stops the current generation, or the given one, even if its message is still being sent. */
   async cancel(generationId?: string): Promise<api.Outcome> {
     const known = (): string | null | undefined =>
       generationId ?? this.#running ?? this.#pending.at(-1)?.generationId;
@@ -99,29 +102,36 @@ export class Conversation extends Store<ConversationSnapshot> {
     return this.#act(known(), (id) => this.#client.cancelGeneration(id));
   }
 
-  /** Lets an interrupted generation go on. */
+  /** Continues an interrupted generation. */
   resume(): Promise<api.Outcome> {
     return this.#act(this.#running, (id) => this.#client.resumeGeneration(id));
   }
 
-  /** Ends an interrupted generation as it stands. */
+  /** Ends an interrupted generation and keeps the text so far. */
   dismiss(): Promise<api.Outcome> {
     return this.#act(this.#running, (id) => this.#client.dismissGeneration(id));
   }
 
-  /** Answers the last message again after a failure or a cancel: from the start, or from where it broke. */
+  /** Answers the last message again after a failure or a cancel: from the start, or from where it stopped. */
   retry(mode: RetryMode = "retry"): Promise<api.StartedGeneration> {
     const requestId = randomId();
     const last = this.#view?.conversation.currentGenerationId;
     return this.#act(last, (id) => this.#client.retryGeneration(id, { mode, requestId }));
   }
 
-  /** Decides about a tool call that waits: the one that was shown, though another may be the first by now. */
-  submitApproval(toolUseId: string, approval: api.Approval): Promise<api.Outcome> {
-    return this.#act(this.#running, (id) => this.#client.submitApproval(id, toolUseId, approval));
+  /**
+   * Decides about a tool call. Pass the question as it was shown, not as it stands now: if it has changed
+   * since, this fails with `approval_changed` and nothing is decided.
+   */
+  submitApproval(shown: Question | null, approval: Omit<api.Approval, "hash">): Promise<api.Outcome> {
+    const { toolUseId = "", hash } = shown ?? {};
+    return this.#act(shown && this.#running, (id) =>
+      this.#client.submitApproval(id, toolUseId, { ...approval, hash }),
+    );
   }
 
-  rename(title: string): Promise<unknown> {
+  /** Null clears the title. */
+  rename(title: string | null): Promise<unknown> {
     return this.#act(this.#id, (id) => this.#client.updateConversation(id, { title }));
   }
 
@@ -129,7 +139,7 @@ export class Conversation extends Store<ConversationSnapshot> {
     return this.#act(this.#id, (id) => this.#client.deleteConversation(id));
   }
 
-  /** Puts older messages before those that are there. Resolves at once if there are none. */
+  /** Loads older messages into the view. Resolves at once if there are none. */
   async loadOlder(limit = 100): Promise<void> {
     const first = this.#view?.messages[0];
     if (first === undefined || !this.#view?.hasMore || this.#isLoadingOlder) return;
@@ -139,7 +149,7 @@ export class Conversation extends Store<ConversationSnapshot> {
         this.#client.getMessages(id, { before: first.seq, limit }),
       );
       const view: View | null = this.#view;
-      // A snapshot that came meanwhile begins elsewhere: the page does not fit before it.
+      // A snapshot that arrived meanwhile starts elsewhere, so the page does not fit in front of it.
       if (view?.messages[0]?.id !== first.id) return;
       this.#view = { ...view, messages: [...page.data, ...view.messages], hasMore: page.hasMore };
     } finally {
@@ -148,18 +158,18 @@ export class Conversation extends Store<ConversationSnapshot> {
     }
   }
 
-  /** Connects anew, also after it ended: with a new token, for example. */
+  /** Connects again, even after a refusal: with a new token, for example. */
   reconnect(): void {
     this.#follower?.restart();
     if (this.isWatched) this.wake();
   }
 
-  /** Lets go of the connection now. Who subscribes first after this, or says `reconnect`, goes on where it was. */
+  /** Closes the connection. The next `subscribe` or `reconnect` continues where it was. */
   close(): void {
     this.rest();
   }
 
-  // How it is watched
+  // The store
 
   protected render(): ConversationSnapshot {
     const view = this.#view;
@@ -193,7 +203,7 @@ export class Conversation extends Store<ConversationSnapshot> {
     const unlisten = news.listen((news) => this.#hear(news));
     const unwatch = environment.watch((what) => what === "hidden" && positions.flush());
     this.#unwatch = () => (unlisten(), unwatch());
-    // Asked now, so that coming back after a loss does not have to wait for the answer.
+    // Read now, so that a reconnect does not have to wait for it.
     this.#client.capabilities().catch(() => {});
     this.#follower = new Follower({
       transport,
@@ -205,7 +215,7 @@ export class Conversation extends Store<ConversationSnapshot> {
       isBusy: () => this.#view !== null && isUnderWay(this.#view.conversation.generationStatus),
       onEvents: (events) => this.#take(events),
       onConnection: (connection) => {
-        // What is gone is no place to come back to.
+        // A deleted conversation is not worth coming back to.
         if (connection.type === "ended" && connection.error?.status === 404) positions.forget(this.#id);
         this.changed();
       },
@@ -222,16 +232,16 @@ export class Conversation extends Store<ConversationSnapshot> {
     this.changed();
   }
 
-  // What happens
+  // Events
 
   #take(events: readonly OutlastEvent[]): void {
-    // The first event of a first connection is a snapshot, which replaces whatever was there.
+    // The first event of a first connection is a snapshot, which replaces the empty view.
     const view = applyAll(this.#view ?? emptyView("", ""), events);
     this.#view = view;
     this.#outbox.settle(events, view);
     const { id: conversationId, currentGenerationId: generationId } = view.conversation;
     this.#shared.positions.note({ conversationId, generationId, seq: view.lastSeq });
-    // Words are no news to a list.
+    // Text does not change the list.
     if (events.some(({ type }) => !type.endsWith(".delta")))
       this.#shared.news.tell({ type: "seen", conversation: view.conversation });
     this.changed();
@@ -242,7 +252,7 @@ export class Conversation extends Store<ConversationSnapshot> {
     if (news.type === "deleted") this.#shared.positions.forget(news.conversationId);
     if (news.conversationId !== this.#id) return;
     if (news.type === "changed") this.#follower?.wake();
-    // The server says that it is gone, and the connection ends with that.
+    // It was deleted: the server refuses the new connection, which ends it with that reason.
     else this.#follower?.restart();
   }
 
@@ -259,7 +269,7 @@ export class Conversation extends Store<ConversationSnapshot> {
     );
   }
 
-  /** The first message has made it. */
+  /** The first message has created it. */
   #exists(id: string): void {
     if (this.#id !== null) return;
     this.#id = id;
@@ -267,21 +277,21 @@ export class Conversation extends Store<ConversationSnapshot> {
     if (this.isWatched) this.wake();
   }
 
-  #act<Answer>(id: string | null | undefined, action: (id: string) => Promise<Answer>): Promise<Answer> {
+  #act<Result>(id: string | null | undefined, action: (id: string) => Promise<Result>): Promise<Result> {
     return this.#try(async () => {
       try {
         if (typeof id === "string") return await action(id);
         throw nothingThere();
       } catch (error) {
-        // What somebody gave up is no error to show.
+        // An aborted call is not an error to show.
         if (error instanceof OutlastError) this.#error = error;
         throw error;
       }
     });
   }
 
-  /** Tells listeners before and after, so that who awaits it sees what came of it. */
-  async #try<Answer>(action: () => Promise<Answer>): Promise<Answer> {
+  /** Publishes before and after, so that a caller who awaits the action finds its result in the snapshot. */
+  async #try<Result>(action: () => Promise<Result>): Promise<Result> {
     this.#error = null;
     this.publish();
     try {

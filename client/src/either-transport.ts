@@ -2,14 +2,14 @@
 
 import type { Transport } from "./transport.js";
 
-/** A proxy may swallow a WebSocket without a word. One that is not open by then is given up. */
+/** A proxy may swallow a WebSocket silently. One that is not open by then is given up. */
 export const SOCKET_LIMIT_MS = 4_000;
-/** After this many in a row that did not open where the other way did, only the other way is tried. */
+/** After this many WebSockets in a row failed where the fallback worked, only the fallback is used. */
 const SOCKETS_BEFORE_GIVING_UP = 2;
 
 /**
- * Tries `first`, and in the same breath `second` if `first` does not open. A server that restarts refuses
- * both, and then nothing is learned about the first.
+ * Tries `first`, and right after it `second` if `first` does not open. A server that restarts refuses both, which
+ * says nothing about `first`.
  */
 export function eitherTransport(first: Transport, second: Transport): Transport {
   let failed = 0;
@@ -43,11 +43,11 @@ export function eitherTransport(first: Transport, second: Transport): Transport 
             clearTimeout(timer);
             sink.opened();
           },
-          // Once it has been open, what ends it says nothing about the way.
+          // A connection that was open does work, whatever ended it.
           closed: (why) => (isOpen ? sink.closed(why) : giveUp()),
         });
       } catch {
-        // Pages may be forbidden to make one at all.
+        // A content security policy may forbid WebSockets.
         giveUp();
       }
       return () => {

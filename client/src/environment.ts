@@ -1,18 +1,17 @@
-/** What the page and the device do, where there is a page. In Node and in workers nothing is ever hidden. */
+/** The state of page and device. Outside of a page, in Node for example, nothing is ever hidden. */
 
 export type Change = "online" | "offline" | "visible" | "hidden";
 
 export interface Environment {
   isOnline(): boolean;
   isVisible(): boolean;
-  /** Calls back on every change until the answer is called. */
+  /** Calls back on every change until the returned function is called. */
   watch(changed: (what: Change) => void): () => void;
 }
 
-/** `pageshow`: back from the page cache. The page was frozen, and its connections are gone. */
+/** `pageshow` fires when a page comes back from the page cache. Its connections are gone by then. */
 const EVENTS = ["online", "offline", "pageshow", "pagehide", "visibilitychange"];
 
-/** The real one. */
 export const surroundings: Environment = {
   isOnline: () => globalThis.navigator?.onLine !== false,
   isVisible: () => globalThis.document?.visibilityState !== "hidden",
@@ -22,7 +21,7 @@ export const surroundings: Environment = {
       if (type === "online" || type === "offline") changed(type);
       else changed(type !== "pagehide" && surroundings.isVisible() ? "visible" : "hidden");
     };
-    // A change of visibility is an event of the document, and bubbles.
+    // `visibilitychange` is an event of the document, and bubbles.
     for (const name of EVENTS) addEventListener(name, tell);
     return () => {
       for (const name of EVENTS) removeEventListener(name, tell);

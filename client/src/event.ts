@@ -1,4 +1,4 @@
-/** What can happen in a conversation, as the server tells it. PROTOCOL.md explains each event. */
+/** The events of a conversation. PROTOCOL.md explains each of them. */
 
 import { readObject } from "./json.js";
 import type { CancelReason, RetryOf } from "./generation.js";
@@ -10,7 +10,7 @@ interface Envelope<Type extends string, Payload> {
   readonly seq: number;
   readonly ts: string;
   readonly generationId: string | null;
-  /** The name of the request that began that generation. */
+  /** The request that started that generation. */
   readonly requestId: string | null;
   readonly type: Type;
   readonly payload: Payload;
@@ -28,9 +28,15 @@ interface ToolCall {
   readonly toolInput: unknown;
 }
 
+/** A field that is absent is unchanged; null clears it. */
+export interface ConversationUpdate {
+  readonly title?: string | null;
+  readonly metadata?: unknown;
+}
+
 /** The events that change a transcript or a run. */
 export type ChatEvent =
-  | Envelope<"conversation.updated", { readonly title?: string; readonly metadata?: unknown }>
+  | Envelope<"conversation.updated", ConversationUpdate>
   | Envelope<"message.added", { readonly message: Message }>
   | Envelope<
       "generation.queued",
@@ -41,18 +47,18 @@ export type ChatEvent =
         readonly system?: string;
         readonly metadata?: unknown;
         readonly retryOf?: RetryOf;
-        /** What the model is given instead of the transcript. */
+        /** Given to the model instead of the transcript. */
         readonly prompt?: unknown;
         /** The id that the answer's first message will have. */
         readonly answerId?: string;
-        /** Whether a worker makes the answer. */
+        /** Set if a worker produces the answer. */
         readonly producer?: "external";
       }
     >
   | Envelope<"chat.started", { readonly model: string; readonly attempt: number }>
   | Envelope<"assistant.segment.started", { readonly messageId: string }>
   | Envelope<"assistant.segment.ended", { readonly messageId: string }>
-  /** The model asks for a tool: a message of its own. */
+  /** The model calls a tool, which is a message of its own. */
   | Envelope<"tool.start", ToolCall & { readonly messageId: string }>
   | Envelope<"chat.delta", Delta>
   | Envelope<"thinking.delta", Delta>
@@ -75,7 +81,7 @@ export type EndEvent =
   | Envelope<"chat.error", { readonly errorMessage: string; readonly code: string }>
   | Envelope<"chat.cancelled", { readonly reason: CancelReason }>;
 
-/** Tools that run, approvals and sandboxes. */
+/** Tools, approvals and sandboxes. */
 export type ToolEvent =
   | Envelope<
       "tool.output",
@@ -90,7 +96,7 @@ export type ToolEvent =
         readonly isError: boolean;
       }
     >
-  | Envelope<"approval.requested", ToolCall>
+  | Envelope<"approval.requested", ToolCall & { readonly hash?: string }>
   | Envelope<
       "approval.resolved",
       { readonly toolUseId: string; readonly decision: "approve" | "deny"; readonly by: string }
@@ -104,7 +110,7 @@ export type ToolEvent =
       }
     >;
 
-/** Not an event of the log: it stands for all of them up to its `seq`. */
+/** Not an event of the log: it stands for all events up to its `seq`. */
 export type SnapshotEvent = Envelope<"snapshot", View>;
 
 export type OutlastEvent = ChatEvent | ToolEvent | SnapshotEvent;
@@ -114,8 +120,8 @@ export function isEnd(event: OutlastEvent): event is EndEvent {
 }
 
 /**
- * Reads an event, or nothing if this is not one. Only the envelope is checked: the server is trusted for
- * the rest, and a type that this client does not know must pass, because its position counts.
+ * Parses an event; null if it is none. Only the envelope is checked: the server is trusted for the rest, and an
+ * unknown type must pass, because its position counts.
  */
 export function parseEvent(json: string): OutlastEvent | null {
   const event = readObject(json);

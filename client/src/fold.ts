@@ -1,11 +1,11 @@
 /**
- * How an event changes a view: the same fold as the server's. The logs in `fixtures/` hold both to it.
+ * How an event changes a view: the same fold as the server's, checked by the logs in `fixtures/`.
  *
- * What an event does not touch keeps its identity, so that a renderer can compare by reference. A delta
- * leaves `messages` alone: its words go to the overlay, and the message is made of it when it closes.
+ * Objects that an event does not touch keep their identity, so that a renderer can compare by reference. A delta
+ * leaves `messages` alone: its text goes into the overlay, which becomes the message when the segment closes.
  */
 
-import type { ChatEvent, EndEvent, OutlastEvent, ToolEvent } from "./event.js";
+import type { ChatEvent, ConversationUpdate, EndEvent, OutlastEvent, ToolEvent } from "./event.js";
 import type { ConversationStatus } from "./generation.js";
 import { addText, plainText } from "./message.js";
 import type { Message, MessageStatus, Part } from "./message.js";
@@ -14,7 +14,7 @@ import type { ActiveRun, GenerationEnd, QueuedRun, View } from "./view.js";
 type ToolEnd = (OutlastEvent & { readonly type: "tool.end" })["payload"];
 type Asked = NonNullable<ActiveRun["pendingApprovals"]>;
 
-/** Takes in one event. Never fails: it already happened. */
+/** Applies one event. Never fails: it already happened. */
 export function apply(before: View, event: OutlastEvent): View {
   if (event.type === "snapshot") return event.payload;
   const view = advance(before, event);
@@ -58,39 +58,37 @@ export function apply(before: View, event: OutlastEvent): View {
     case "chat.cancelled":
       return end(view, event);
     default:
-      // None of these changes what is shown, nor does an event of a newer server; only the position counts.
+      // These, and events of a newer server, change only the position.
       event satisfies ToolEvent | { readonly type: "usage" };
       return view;
   }
 }
 
-/** Takes in several, in order. */
+/** Applies several events in order. */
 export function applyAll(view: View, events: Iterable<OutlastEvent>): View {
   for (const event of events) view = apply(view, event);
   return view;
 }
 
-/** What every event does: the position, and the time unless it is only text. */
+/** Every event sets the position, and every event but text the time. */
 function advance(view: View, { seq: lastSeq, ts, type }: OutlastEvent): View {
   const isText = type === "chat.delta" || type === "thinking.delta";
   const updatedAt = isText ? view.conversation.updatedAt : ts;
   return { ...view, conversation: { ...view.conversation, lastSeq, updatedAt }, lastSeq };
 }
 
-function update(view: View, change: { readonly title?: string; readonly metadata?: unknown }): View {
-  const title = change.title ?? view.conversation.title;
-  // Absent means unchanged; null means gone.
-  const metadata = change.metadata === undefined ? view.conversation.metadata : change.metadata;
+function update(view: View, change: ConversationUpdate): View {
+  const { title = view.conversation.title, metadata = view.conversation.metadata } = change;
   return { ...view, conversation: { ...view.conversation, title, metadata } };
 }
 
 function say(view: View, messageId: string, type: "text" | "thinking", text: string): View {
   const parts = view.overlayParts[messageId];
-  // Words for a message that is not open cannot be recorded; a log that has them is folded without.
+  // The server records no text for a message that is not open. A log that has some is folded without it.
   if (!parts) return view;
   const overlayParts = { ...view.overlayParts, [messageId]: addText(parts, type, text) };
   if (type === "thinking") return { ...view, overlayParts };
-  // Appended rather than joined anew, so that a long answer costs no more per delta than a short one.
+  // Appended to the string, so that a delta costs no more in a long answer than in a short one.
   const overlays = { ...view.overlays, [messageId]: (view.overlays[messageId] ?? "") + text };
   return { ...view, overlays, overlayParts };
 }
@@ -102,7 +100,7 @@ function enqueue(view: View, event: ChatEvent & { readonly type: "generation.que
   return view.activeRun === null ? nextInTurn({ ...view, queue }) : counted({ ...view, queue });
 }
 
-/** The first that waits becomes the active run, before it has begun. */
+/** The first in the queue becomes the active run, before it has started. */
 function nextInTurn(view: View): View {
   const [next, ...queue] = view.queue;
   return next ? counted(withRun({ ...view, queue }, next)) : view;
@@ -151,7 +149,7 @@ function delay(
 }
 
 function open(view: View, event: ChatEvent & { readonly type: "assistant.segment.started" }): View {
-  const message = begun(view, event);
+  const message = newMessage(view, event);
   return {
     ...view,
     messages: [...view.messages, message],
@@ -160,15 +158,15 @@ function open(view: View, event: ChatEvent & { readonly type: "assistant.segment
   };
 }
 
-/** A call of a tool is a message of its own, complete as soon as it is there. */
+/** A tool call is a message of its own, complete from the start. */
 function ask(view: View, event: ChatEvent & { readonly type: "tool.start" }): View {
   const { toolUseId: id, toolName: name, toolInput: input } = event.payload;
   const parts: readonly Part[] = [{ type: "tool_use", id, name, input }];
-  const message: Message = { ...begun(view, event), role: "tool", status: "complete", parts };
+  const message: Message = { ...newMessage(view, event), role: "tool", status: "complete", parts };
   return { ...view, messages: [...view.messages, message] };
 }
 
-/** The result joins the call. */
+/** The result is added to the message of the call. */
 function finish(view: View, { messageId, toolUseId, result, isError }: ToolEnd): View {
   const ended: Part = { type: "tool_result", toolUseId, content: result, isError };
   const add = (message: Message) =>
@@ -176,7 +174,7 @@ function finish(view: View, { messageId, toolUseId, result, isError }: ToolEnd):
   return { ...view, messages: view.messages.map(add) };
 }
 
-/** What a person is asked changes. */
+/** Changes the questions that wait for a person, and the status with them. */
 function wait(view: View, generation: string | null, change: (asked: Asked) => Asked): View {
   const run = view.activeRun;
   if (run?.generationId !== generation) return view;
@@ -187,7 +185,10 @@ function wait(view: View, generation: string | null, change: (asked: Asked) => A
   return before.length > 0 ? turn({ ...view, activeRun: rest }, generation, "running") : view;
 }
 
-function begun(view: View, event: ChatEvent & { readonly payload: { readonly messageId: string } }): Message {
+function newMessage(
+  view: View,
+  event: ChatEvent & { readonly payload: { readonly messageId: string } },
+): Message {
   return {
     id: event.payload.messageId,
     conversationId: view.conversation.id,
@@ -202,7 +203,7 @@ function begun(view: View, event: ChatEvent & { readonly payload: { readonly mes
   };
 }
 
-/** What the overlay held becomes the message. */
+/** The overlay becomes the message. */
 function close(view: View, generation: string | null, status: MessageStatus, error: string | null): View {
   const messages = [...view.messages];
   const closed: string[] = [];
@@ -232,7 +233,7 @@ function retract(view: View, ids: readonly string[]): View {
   return { ...view, messages, ...overlaysWithout(view, ids) };
 }
 
-/** While a person is asked, a run that would go on waits. A retry that was waited for is over. */
+/** A run with open questions waits instead of running. A scheduled retry is over. */
 function turn(view: View, generation: string | null, to: "running" | "interrupted"): View {
   const run = view.activeRun;
   if (run === null || run.generationId !== generation) return view;
@@ -260,7 +261,7 @@ const ENDS = { "chat.done": "completed", "chat.error": "error", "chat.cancelled"
 
 function endOf({ generationId, type, payload }: EndEvent): GenerationEnd {
   const { finishReason, code, reason, errorMessage }: Partial<Record<string, string>> = payload;
-  // An end without a generation ends nothing.
+  // An end without a generation matches no run, so it ends nothing.
   return {
     generationId: generationId as string,
     status: ENDS[type],

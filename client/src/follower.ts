@@ -1,6 +1,6 @@
 /**
- * Follows a log across lost connections: carries out what the machine says, keeps the position, and lets
- * nothing through that is not the next event.
+ * Follows a log across lost connections: carries out the machine's effects, keeps the position, and passes on only
+ * the next event in sequence.
  */
 
 import type { Environment } from "./environment.js";
@@ -12,22 +12,26 @@ import type { Transport } from "./transport.js";
 
 export interface FollowOptions {
   readonly transport: Transport;
-  /** Of what: `/v1/conversations/{id}` or `/v1/generations/{id}`. */
+  /** `/v1/conversations/{id}` or `/v1/generations/{id}`. */
   readonly path: string;
-  /** Whether it has every position, as a conversation does. In a generation some belong to others. */
+  /** Whether it contains every position, as a conversation does. Of a generation's, some belong to others. */
   readonly isDense: boolean;
   readonly after: number | null;
   readonly environment: Environment;
-  /** Whether positions outlive a crash of the server. Where they do not, each connection begins anew. */
+  /** Whether positions survive a crash of the server. If not, each connection starts with a snapshot. */
   readonly isExact: () => Promise<boolean>;
   readonly onEvents: (events: readonly OutlastEvent[]) => void;
   readonly onConnection: (connection: Connection) => void;
-  /** Whether something is under way, which a hidden page goes on to follow if it can. */
+  /** Whether a generation runs, which a hidden page keeps following if it can. */
   readonly isBusy: () => boolean;
 }
 
-/** What the server says itself if the log has become too short. */
-const LOST = new OutlastError({ status: 409, code: "cursor_ahead", detail: "a crash took what was read" });
+/** The same refusal as the server's for a log that has become shorter. */
+const LOST = new OutlastError({
+  status: 409,
+  code: "cursor_ahead",
+  detail: "the server lost events that were already read",
+});
 
 export class Follower {
   readonly #options: FollowOptions;
@@ -35,9 +39,9 @@ export class Follower {
   readonly #unwatch: () => void;
   #machine: Machine;
   #position: number | null;
-  /** The last that was handed out of something that cannot be begun anew. Coming back begins with it: */
+  /** The last event of a stream that cannot be restarted. A reconnect asks for it again, as `#proof`. */
   #last: OutlastEvent | null = null;
-  /** if another has its place by then, the log is not the one that was read. */
+  /** If another event is in its place, the log is not the one that was read. */
   #proof: OutlastEvent | null = null;
   #close: () => void = () => {};
   #heardAt = 0;
@@ -59,12 +63,12 @@ export class Follower {
     return this.#machine.connection;
   }
 
-  /** There is news: do not wait for the next try. */
+  /** There is news, so do not wait for the next try. */
   wake(): void {
     this.#say({ type: "wake" });
   }
 
-  /** Connects anew, also after a refusal. */
+  /** Connects again, even after a refusal. */
   restart(): void {
     this.#say({ type: "restart" });
   }
@@ -114,7 +118,7 @@ export class Follower {
     this.#heardAt = Date.now();
     this.#close = () => {};
     try {
-      // A first connection needs no answer to this; one that comes back must not trust its position.
+      // Only a reconnect has a position, and it must know whether it can trust it.
       if (this.#position !== null && !(await this.#options.isExact())) this.#position = null;
       if (!isCurrent(this.#machine, number)) return;
       this.#proof = this.#last;
@@ -128,13 +132,13 @@ export class Follower {
         },
       );
     } catch {
-      this.#say({ type: "closed", number, why: { type: "lost", detail: "the server cannot be reached" } });
+      this.#say({ type: "closed", number, why: { type: "lost", detail: "could not reach the server" } });
     }
   }
 
-  /** Hands on what comes next. At the first event that does not, the connection is given up. */
+  /** Passes on events in sequence. At the first one out of sequence the connection is given up. */
   #take(number: number, events: readonly OutlastEvent[]): void {
-    // What a connection still says after it was given up belongs to nobody.
+    // Events of a connection that was given up are ignored.
     if (!isCurrent(this.#machine, number)) return;
     this.#heardAt = Date.now();
     const [first] = events;
@@ -149,10 +153,12 @@ export class Follower {
     const isSnapshot = good[0]?.type === "snapshot";
     this.#say({ type: "heard", number, what: isSnapshot ? "snapshot" : good[0] ? "events" : "nothing" });
     if (good[0]) this.#options.onEvents(good);
-    if (!this.#options.isDense) this.#last = good.at(-1) ?? this.#last;
+    const last = good.at(-1);
+    // A snapshot is not in the log, so the next connection cannot ask for it again.
+    if (last && !this.#options.isDense) this.#last = last.type === "snapshot" ? null : last;
     const event = events[wrong];
     if (event === undefined) return;
-    const detail = `position ${event.seq} after ${this.#position}`;
+    const detail = `received position ${event.seq} after ${this.#position}`;
     this.#say({ type: "closed", number, why: { type: "gap", detail } });
   }
 

@@ -1,18 +1,18 @@
-/** The current generation of a view, in the shape that an interface shows. */
+/** The current generation of a view, in a form that is easy to show. */
 
 import type { ConversationStatus, GenerationStatus, PendingApproval } from "./generation.js";
 import type { Part } from "./message.js";
 import { partsOf } from "./view.js";
 import type { ScheduledRetry, View } from "./view.js";
 
-/** The generation under way, or else the last one. */
+/** The current generation, or the last one. */
 export interface GenerationState {
   readonly id: string;
   readonly status: GenerationStatus;
-  /** What was said so far, thinking and text apart. */
+  /** The content so far. */
   readonly contentParts: readonly Part[];
   readonly pendingApproval: PendingApproval | null;
-  /** Known while it is under way. */
+  /** Known while it runs. */
   readonly model: string | null;
   readonly attempt: number | null;
   readonly startedAt: string | null;
@@ -42,7 +42,7 @@ export function generationOf(view: View): GenerationState | null {
   };
 }
 
-/** Everything but its question. */
+/** Everything but the user's message. */
 function said(view: View, generationId: string): readonly Part[] {
   const own = view.messages.filter(
     (message) => message.generationId === generationId && message.role !== "user",
@@ -50,9 +50,9 @@ function said(view: View, generationId: string): readonly Part[] {
   return own.flatMap((message) => partsOf(view, message));
 }
 
-/** The same in a generation's words. */
+/** Translates a conversation's status into a generation's. */
 function statusOf(status: ConversationStatus): GenerationStatus {
   if (status === "complete") return "completed";
-  // There is no generation in a conversation that is idle.
+  // An idle conversation has no generation.
   return status === "generating" ? "running" : (status as GenerationStatus);
 }

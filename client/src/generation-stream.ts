@@ -1,4 +1,4 @@
-/** One generation's events as an async iterable that survives lost connections. */
+/** A generation's events as an async iterable that survives lost connections. */
 
 import type { OutlastEvent } from "./event.js";
 import { isEnd } from "./event.js";
@@ -8,11 +8,21 @@ import type { Connection } from "./machine.js";
 import type { Shared } from "./options.js";
 
 export interface SubscribeOptions {
-  /** The last position that is known; left out for the whole generation. */
+  /** The last known position. Without it, the stream starts with the generation's first event. */
   readonly after?: number;
   readonly signal?: AbortSignal;
-  /** Told how the connection stands. */
+  /** Called when the state of the connection changes. */
   readonly onConnection?: (connection: Connection) => void;
+}
+
+/**
+ * A snapshot stands for events that are no longer kept, and holds the messages of the generation instead. If the
+ * generation had ended by then, nothing follows it.
+ */
+function isOver(event: OutlastEvent, generationId: string): boolean {
+  if (event.type !== "snapshot") return false;
+  const { activeRun, queue = [] } = event.payload;
+  return ![activeRun, ...queue].some((run) => run?.generationId === generationId);
 }
 
 export async function* generationEvents(
@@ -20,7 +30,7 @@ export async function* generationEvents(
   generationId: string,
   options: SubscribeOptions,
 ): AsyncGenerator<OutlastEvent, void, undefined> {
-  // Grows no larger than one generation, which the server limits.
+  // Holds at most one generation, whose size the server limits.
   let arrived: OutlastEvent[] = [];
   let notify: () => void = () => {};
   options.signal?.throwIfAborted();
@@ -30,13 +40,12 @@ export async function* generationEvents(
     isDense: false,
     after: options.after ?? null,
     environment: shared.environment,
-    // Events were handed out and cannot be taken back, so there is no use in beginning anew.
+    // Events that were passed on cannot be taken back, so starting over is never an option.
     isExact: async () => true,
     isBusy: () => true,
     onEvents(events) {
       arrived.push(...events);
-      // A snapshot stands for a log that is no longer kept. Nothing follows either.
-      if (events.some((event) => isEnd(event) || event.type === "snapshot")) follower.stop();
+      if (events.some((event) => isEnd(event) || isOver(event, generationId))) follower.stop();
       notify();
     },
     onConnection(connection) {

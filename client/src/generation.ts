@@ -1,4 +1,4 @@
-/** Generations and conversations as documents: what a poll or a list answers. */
+/** The documents of generations and conversations. */
 
 import type { Part } from "./message.js";
 
@@ -8,7 +8,7 @@ export type GenerationStatus =
 export type ConversationStatus =
   "idle" | "generating" | "awaiting_approval" | "paused" | "interrupted" | "complete" | "cancelled" | "error";
 
-/** `retry` drops what was said, `continue` keeps it and goes on from there. */
+/** `retry` drops the text so far, `continue` keeps it and continues from there. */
 export type RetryMode = "retry" | "continue";
 
 export type CancelReason = "user" | "superseded" | "abandoned" | "dismissed";
@@ -18,6 +18,8 @@ export interface PendingApproval {
   readonly toolUseId: string;
   readonly toolName: string;
   readonly toolInput: unknown;
+  /** Identifies exactly this question. A decision that carries it cannot approve another one. */
+  readonly hash?: string | undefined;
 }
 
 export interface RetryOf {
@@ -25,14 +27,15 @@ export interface RetryOf {
   readonly mode: RetryMode;
 }
 
-/** A user's message and everything done to answer it. */
+/** The answer to a user's message, with every attempt. */
 export interface Generation {
   readonly id: string;
   readonly conversationId: string;
   readonly messageId: string;
   readonly requestId: string;
   readonly status: GenerationStatus;
-  readonly contentParts: readonly Part[];
+  /** Only in the document of one generation, not in a list. */
+  readonly contentParts?: readonly Part[];
   readonly pendingApproval: PendingApproval | null;
   readonly sandboxId: string | null;
   readonly isPaused: boolean;
@@ -58,7 +61,7 @@ export interface ConversationDocument {
   readonly title: string | null;
   readonly metadata: unknown;
   readonly generationStatus: ConversationStatus;
-  /** The generation that `generationStatus` speaks of: under way, or the last one. */
+  /** The generation that `generationStatus` describes: the current one, or the last one. */
   readonly currentGenerationId: string | null;
   readonly sandboxId: string | null;
   readonly sandboxUrl: string | null;
@@ -68,10 +71,10 @@ export interface ConversationDocument {
   readonly lastSeq: number;
 }
 
-/** How a conversation may stand when nothing is under way in it. */
+/** The statuses of a conversation without an unfinished generation. */
 const AT_REST: readonly ConversationStatus[] = ["idle", "complete", "cancelled", "error"];
 
-/** Whether a conversation's generation is not over. */
+/** Whether a conversation has an unfinished generation. */
 export function isUnderWay(status: ConversationStatus): boolean {
   return !AT_REST.includes(status);
 }

@@ -1,22 +1,22 @@
-/** Requests and their answers: headers, time limits, trying again. */
+/** HTTP requests: headers, timeouts, retries. */
 
 import type { Environment } from "./environment.js";
 import { readObject } from "./json.js";
 import { networkError, OutlastError, refusal } from "./problem.js";
 
-/** One try of a request that is not a stream. */
+/** The timeout of one try. Streams have none. */
 export const REQUEST_LIMIT_MS = 30_000;
-/** How often a request is tried in all. Every command of the protocol may be sent twice without harm. */
+/** Tries in total. Every command of the protocol is idempotent, so retries are safe. */
 export const MAX_TRIES = 6;
-/** The wait after the first try; it doubles. */
+/** The delay after the first try. It doubles with each try. */
 const TRY_AGAIN_BASE_MS = 300;
-/** No wait is longer, also if the server asks for more: then it is better to tell the person. */
+/** The longest delay, even if the server asks for more: then it is better to report the error. */
 const TRY_AGAIN_CAP_MS = 5_000;
 
 export interface HttpOptions {
   readonly baseUrl: string;
   readonly fetch: typeof fetch;
-  /** Asked before every request, so that a token may change. */
+  /** Called before every request, so that a token may change. */
   readonly headers: () => Promise<Record<string, string>>;
   readonly environment: Environment;
 }
@@ -26,13 +26,12 @@ export interface RequestOptions {
   readonly query?: object;
   readonly signal?: AbortSignal | undefined;
   /**
-   * What a refusal means that came after a try whose answer was lost: that try may have done it. Answers
-   * what to return instead, or undefined to fail.
+   * Interprets a refusal that follows a try whose response was lost, because that try may have succeeded. Returns
+   * the result to use instead, or undefined to fail.
    */
   readonly doneBefore?: (error: OutlastError, body: object | undefined) => unknown;
 }
 
-/** Where something is, by its id, and what belongs to it. */
 export function pathOf(kind: "conversations" | "generations", ...rest: readonly string[]): string {
   return `/v1/${kind}/${rest.map(encodeURIComponent).join("/")}`;
 }
@@ -50,7 +49,7 @@ export class Http {
     return this.#options.baseUrl + path + (search && `?${search}`);
   }
 
-  /** One try. Fails with an `OutlastError`, or as the signal says. */
+  /** One try. Fails with an `OutlastError`, or with the signal's reason. */
   async send(method: string, path: string, options: RequestOptions, accept: string): Promise<Response> {
     const { body, query, signal = null } = options;
     const type = body && { "content-type": "application/json" };
@@ -64,27 +63,27 @@ export class Http {
     };
     const response = await this.#options.fetch(this.url(path, query), init).catch((cause: unknown) => {
       signal?.throwIfAborted();
-      throw networkError("the server cannot be reached", cause);
+      throw networkError("could not reach the server", cause);
     });
     if (!response.ok) throw await refusal(response);
     return response;
   }
 
-  /** Sends, and sends again while there is no answer or the server asks for patience. Answers with the JSON. */
-  async request<Answer>(method: string, path: string, options: RequestOptions = {}): Promise<Answer> {
+  /** Sends a request, with retries while the server does not respond or is unavailable. Returns the JSON. */
+  async request<Body>(method: string, path: string, options: RequestOptions = {}): Promise<Body> {
     for (let tries = 0, isAgain = false; ; isAgain = true) {
       const limit = AbortSignal.timeout(REQUEST_LIMIT_MS);
       const signal = AbortSignal.any([limit, options.signal ?? limit]);
       try {
         const response = await this.send(method, path, { ...options, signal }, "application/json");
-        return (response.status === 204 ? undefined : await readAnswer(response)) as Answer;
+        return (response.status === 204 ? undefined : await readBody(response)) as Body;
       } catch (caught) {
         options.signal?.throwIfAborted();
-        const error = limit.aborted ? unanswered() : caught;
+        const error = limit.aborted ? timedOut() : caught;
         if (!(error instanceof OutlastError)) throw error;
         const instead = isAgain ? options.doneBefore?.(error, options.body) : undefined;
-        if (instead !== undefined) return instead as Answer;
-        // Where there is no network, a try that failed says nothing. Loopback needs none, so it is tried.
+        if (instead !== undefined) return instead as Body;
+        // Without a network a failed try does not count. It is made anyway, because loopback needs no network.
         if (this.#options.environment.isOnline() || error.status > 0) tries += 1;
         if (tries === MAX_TRIES || !mayPass(error)) throw error;
         await this.#rest(error, tries, options.signal);
@@ -92,7 +91,7 @@ export class Http {
     }
   }
 
-  /** Waits, but after a loss not longer than until somebody looks or the network is back. */
+  /** Waits before the next try. After a network error, less long if the page becomes visible or online. */
   #rest(error: OutlastError, tries: number, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve) => {
       const go = (): void => (unwatch(), resolve());
@@ -100,32 +99,32 @@ export class Http {
         if (error.status === 0 && (what === "online" || what === "visible")) go();
       });
       setTimeout(go, waitAfter(error, tries));
-      // The next try finds that it was given up.
+      // The next try finds the signal aborted.
       signal?.addEventListener("abort", go);
     });
   }
 }
 
-function unanswered(): OutlastError {
-  return new OutlastError({ status: 0, code: "timeout", detail: "the server does not answer" });
+function timedOut(): OutlastError {
+  return new OutlastError({ status: 0, code: "timeout", detail: "the server did not respond in time" });
 }
 
-async function readAnswer(response: Response): Promise<unknown> {
+async function readBody(response: Response): Promise<unknown> {
   const text = await response.text().catch((cause: unknown) => {
-    throw networkError("the connection broke", cause);
+    throw networkError("the connection was lost", cause);
   });
-  const answer = readObject(text);
-  if (answer !== null) return answer;
-  const detail = "what answers here is not Outlast";
+  const body = readObject(text);
+  if (body !== null) return body;
+  const detail = "the response is not from an Outlast server";
   throw new OutlastError({ status: response.status, code: "not_outlast", detail });
 }
 
-/** Whether the next try may be answered differently. */
+/** Whether a retry may succeed. */
 function mayPass({ status }: OutlastError): boolean {
   return [0, 502, 503, 504].includes(status);
 }
 
-/** Half of it is left to chance, so that many do not come back together; the other half is waited for. */
+/** Half of the delay is random, so that many clients do not come back at the same time. */
 function waitAfter({ retryAfterMs }: OutlastError, tries: number): number {
   const backoff = TRY_AGAIN_BASE_MS * 2 ** (tries || MAX_TRIES) * (0.5 + Math.random() / 2);
   return Math.min(TRY_AGAIN_CAP_MS, Math.max(backoff, retryAfterMs ?? 0));

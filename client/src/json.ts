@@ -1,4 +1,4 @@
-/** Reads an object, or nothing if this is not one. */
+/** Parses a JSON object or array; null if it is none. */
 export function readObject(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text);

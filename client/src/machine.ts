@@ -1,40 +1,40 @@
 /**
- * The rules of staying connected, as a pure function: no clock, no chance, no network. The follower
- * carries out the effects and reports what comes of them.
+ * The rules of staying connected, as a pure function: no clock, no randomness, no network. The follower carries out
+ * the effects and reports the outcome.
  */
 
 import type { OutlastError } from "./problem.js";
 
-/** The server speaks every 15 s. A stream that has been silent for this long is dead. */
+/** The server sends something every 15 s. A stream that is silent for this long is dead. */
 export const SILENCE_LIMIT_MS = 40_000;
-/** Silence after which a stream is not trusted when somebody comes back to look at it. */
+/** A stream that was silent for this long is replaced when the page becomes visible. */
 export const SUSPECT_MS = 20_000;
-/** A connection that does not open in this time is given up. */
+/** The timeout for opening a connection. */
 export const CONNECT_LIMIT_MS = 10_000;
-/** Missed events arrive in a burst. There is no mark at its end, so this much is allowed for it. */
+/** Missed events arrive in a burst without an end marker. After this time it is taken to be over. */
 export const CATCH_UP_MS = 400;
-/** A connection that held this long, or brought events, was a good one: the next failure is the first again. */
+/** A connection that lasted this long, or delivered events, was healthy: it resets the count of failures. */
 export const HEALTHY_AFTER_MS = 5_000;
-/** The first wait is at most this, and doubles. */
+/** The longest first delay. It doubles with each failure. */
 export const RETRY_BASE_MS = 500;
-/** No wait is longer, unless the server asks for it. */
+/** The longest delay, unless the server asks for more. */
 export const RETRY_CAP_MS = 20_000;
-/** No wait is longer at all. */
+/** The longest delay that a server can ask for. */
 export const RETRY_AFTER_CAP_MS = 120_000;
-/** A page that has been hidden for this long gives its stream back. */
+/** A page that was hidden for this long closes its stream. */
 export const HIDDEN_GRACE_MS = 60_000;
-/** A hidden page looks in this often: a generation that nobody follows for 30 minutes is cancelled. */
+/** A hidden page connects this often, because a generation without followers is cancelled after 30 minutes. */
 export const PEEK_MS = 600_000;
 
-/** How the connection to a conversation stands, and if it does not, why. */
+/** The state of a connection, with the reason if there is none. */
 export type Connection =
-  /** There is nothing to connect to yet, or nobody listens. */
+  /** There is nothing to connect to yet, or nobody subscribes. */
   | { readonly type: "idle" }
   | { readonly type: "connecting" }
-  /** Connected; what was missed is coming in. */
+  /** Connected; missed events are arriving. */
   | { readonly type: "catching_up" }
   | { readonly type: "live" }
-  /** Not connected. Tries again by itself, `delayMs` after it began to wait. */
+  /** Not connected. The next try is `delayMs` after the state began. */
   | {
       readonly type: "waiting";
       readonly because: "hidden" | "lost" | "refused";
@@ -42,29 +42,29 @@ export type Connection =
       readonly reason: string;
       readonly delayMs: number;
     }
-  /** The device says that it has no network. Tries again when it has, and now and then in between. */
+  /** The device reports no network. Tries again when it is online, and now and then before that. */
   | { readonly type: "offline"; readonly reason: string; readonly delayMs: number }
-  /** Over. `error` says why if it was refused for good. */
+  /** Stopped, or refused for good: then `error` says why. */
   | { readonly type: "ended"; readonly error: OutlastError | null };
 
 export interface Machine {
   readonly connection: Connection;
-  /** Tries that failed since the last healthy connection. */
+  /** Failed tries since the last healthy connection. */
   readonly failures: number;
   readonly online: boolean;
   readonly visible: boolean;
-  /** The newest connection. What older ones still report is stale. */
+  /** The newest connection. Reports of older ones are stale. */
   readonly number: number;
 }
 
 /** Why a connection closed. */
 export type Why =
   | { readonly type: "lost"; readonly detail: string }
-  /** Positions were missing or came twice. */
+  /** A position was missing or repeated. */
   | { readonly type: "gap"; readonly detail: string }
   | { readonly type: "refused"; readonly error: OutlastError };
 
-/** What arrived: a sign of life, events of the log, or a snapshot, which leaves nothing to catch up with. */
+/** What arrived: only a keep-alive, events of the log, or a snapshot, after which nothing is missing. */
 export type Heard = "nothing" | "events" | "snapshot";
 
 export type Timer = "retry" | "silence" | "settle" | "healthy" | "release";
@@ -73,34 +73,34 @@ export type Input =
   | { readonly type: "opened"; readonly number: number }
   | { readonly type: "heard"; readonly number: number; readonly what: Heard }
   | { readonly type: "closed"; readonly number: number; readonly why: Why }
-  /** A timer rings under its own name. */
+  /** A timer fires under its own name. */
   | { readonly type: Timer }
   | { readonly type: "online" }
   | { readonly type: "offline" }
-  /** Somebody looks: visible again, or back from the page cache. */
+  /** The page is visible again, or back from the page cache. */
   | { readonly type: "visible"; readonly silentMs: number }
   | { readonly type: "hidden" }
-  /** There is news: do not wait. */
+  /** There is news, so do not wait. */
   | { readonly type: "wake" }
-  /** A person says: try again, whatever you think. */
+  /** A person asked to try again, whatever the state. */
   | { readonly type: "restart" }
   | { readonly type: "stop" };
 
 export type Effect =
   | { readonly type: "connect"; readonly number: number }
-  /** There may be none. No timer that was set before rings any more. */
+  /** Closes the connection, if there is one, and clears all timers. */
   | { readonly type: "disconnect" }
-  /** The position is of no use: begin with a snapshot. */
+  /** The position is useless: start with a snapshot. */
   | { readonly type: "forget" }
-  /** Rings once, in place of what was set under this name before. */
+  /** Fires once, and replaces a timer of the same name. */
   | { readonly type: "set"; readonly timer: Timer; readonly delayMs: number };
 
 export interface Surroundings {
   /** From 0 up to, but not including, 1. */
   readonly chance: number;
-  /** Whether a hidden page keeps its stream: something is under way, and connections are not scarce. */
+  /** Whether a hidden page keeps its stream: a generation runs, and connections are not scarce. */
   readonly keep: boolean;
-  /** Whether what was handed out cannot be taken back, so that there is no beginning anew. */
+  /** Whether events that were passed on cannot be taken back, so that starting over is impossible. */
   readonly final: boolean;
 }
 
@@ -109,7 +109,7 @@ export interface Step {
   readonly effects: readonly Effect[];
 }
 
-/** The first step: connect, whatever the device says about its network. Loopback needs none. */
+/** The first step: connect, even if the device reports no network, because loopback needs none. */
 export function begin(around: { readonly online: boolean; readonly visible: boolean }): Step {
   return connect({ connection: { type: "idle" }, failures: 0, number: 0, ...around });
 }
@@ -137,7 +137,7 @@ export function step(machine: Machine, input: Input, around: Surroundings): Step
     case "online":
       return cameOnline(machine);
     case "offline":
-      // A connection that works is kept, whatever the device says; the next one that fails is offline.
+      // A working connection is kept, whatever the device reports. The next failure is reported as offline.
       return stay({ ...machine, online: false });
     case "visible":
       return becameVisible({ ...machine, visible: true }, input.silentMs);
@@ -172,18 +172,18 @@ function isConnected(machine: Machine): boolean {
   return isOpen(machine) || machine.connection.type === "connecting";
 }
 
-/** Whether this is the connection that counts. */
+/** Whether this is the current connection. */
 export function isCurrent(machine: Machine, number: number): boolean {
   return number === machine.number && isConnected(machine);
 }
 
-/** Whether it waits for a reason that no news changes: the server asked for it, or nobody looks. */
+/** Whether it waits for a reason that news does not change: the server asked for it, or the page is hidden. */
 function isPatient({ connection, visible }: Machine): boolean {
   if (connection.type !== "waiting" || connection.because === "lost") return false;
   return connection.because === "refused" || !visible;
 }
 
-/** Before each change of the connection, so that there are never two, and nothing rings for one that is gone. */
+/** Comes before each new connection, so that there are never two, and no timer of an old one fires. */
 const HANG_UP: Effect = { type: "disconnect" };
 
 function connect(machine: Machine): Step {
@@ -203,7 +203,7 @@ function opened(machine: Machine): Step {
 
 function heard(machine: Machine, what: Heard): Step {
   const alive = [set("silence", SILENCE_LIMIT_MS)];
-  // The log grew here, so that even a network that cuts every connection short leads to its end.
+  // There was progress, so even a network that cuts every connection short leads to the end of the log.
   if (what === "events") return stay({ ...machine, failures: 0 }, alive);
   return what === "snapshot" ? caughtUp(machine, alive) : stay(machine, alive);
 }
@@ -228,7 +228,7 @@ function closed(machine: Machine, why: Why, around: Surroundings): Step {
   }
 }
 
-/** Asking again would be answered the same. */
+/** A retry would be refused again. */
 function isPermanent(status: number): boolean {
   return status >= 400 && status < 500 && ![408, 425, 429].includes(status);
 }
@@ -236,20 +236,20 @@ function isPermanent(status: number): boolean {
 interface Wait {
   readonly because?: "lost" | "refused";
   readonly reason: string;
-  /** Whether the position is of no use. */
+  /** Whether the position is useless. */
   readonly forget?: boolean;
-  /** What the server asks for. */
+  /** The delay that the server asks for. */
   readonly atLeastMs?: number;
 }
 
-const SILENT: Wait = { reason: "the server does not answer" };
+const SILENT: Wait = { reason: "the server did not respond" };
 
-/** Full jitter: a thousand clients that lost the same server must not come back in the same moment. */
+/** Full jitter: a thousand clients that lost the same server must not come back at the same time. */
 function wait(machine: Machine, { chance }: Surroundings, why: Wait): Step {
   const { because = "lost", reason, forget, atLeastMs = 0 } = why;
   const most = Math.min(RETRY_CAP_MS, RETRY_BASE_MS * 2 ** machine.failures);
   const delayMs = Math.round(Math.min(atLeastMs, RETRY_AFTER_CAP_MS) + chance * most);
-  // What refuses can be reached, whatever the device says.
+  // A server that refuses can be reached, whatever the device reports.
   const connection: Connection =
     machine.online || because === "refused"
       ? { type: "waiting", because, reason, delayMs }
@@ -259,7 +259,7 @@ function wait(machine: Machine, { chance }: Surroundings, why: Wait): Step {
   return become({ ...machine, failures: machine.failures + 1 }, connection, effects);
 }
 
-/** A hidden page gives its connection back, so that many tabs do not starve the one that is looked at. */
+/** A hidden page closes its connection, so that many tabs do not starve the visible one. */
 function release(machine: Machine, around: Surroundings): Step {
   if (machine.visible || !isOpen(machine)) return stay(machine);
   if (around.keep) return stay(machine, [set("release", HIDDEN_GRACE_MS)]);
@@ -274,13 +274,13 @@ function release(machine: Machine, around: Surroundings): Step {
 
 function cameOnline(machine: Machine): Step {
   const next = { ...machine, online: true };
-  // A connection from before the network was lost leads nowhere, and would say so only much later.
+  // A connection from before the network was lost is dead, and would time out only much later.
   const isFine = isConnected(machine) ? machine.online : isPatient(machine);
   return isFine ? stay(next) : connect(next);
 }
 
 function becameVisible(machine: Machine, silentMs: number): Step {
-  // The device may have slept: whether an open connection still lives would show only much later.
+  // The device may have slept. A dead connection would time out only much later.
   const isFine = isOpen(machine) ? silentMs < SUSPECT_MS : isConnected(machine) || isPatient(machine);
   return isFine ? stay(machine) : connect(machine);
 }

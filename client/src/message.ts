@@ -1,8 +1,8 @@
-/** Messages of the transcript and the pieces they are made of. */
+/** Messages and their parts. */
 
 export type Role = "user" | "assistant" | "tool" | "system";
 
-/** `streaming` while text may still be added; the others say how it ended. */
+/** `streaming` while text may still be added; otherwise how it ended. */
 export type MessageStatus = "complete" | "streaming" | "cancelled" | "error";
 
 export interface TextPart {
@@ -15,23 +15,22 @@ export interface ThinkingPart {
   readonly text: string;
 }
 
-/** A picture that the user shows. */
+/** A picture in a user's message. */
 export interface ImagePart {
   readonly type: "image";
-  /** Where it is, or itself as a `data:` address. */
+  /** Its address, or its content as a `data:` URL. */
   readonly url: string;
 }
 
-/** The model asks for a tool. */
+/** A tool call. */
 export interface ToolUsePart {
   readonly type: "tool_use";
   readonly id: string;
   readonly name: string;
-  /** Its arguments: an object, or the very text if the model wrote none. */
+  /** The arguments: an object, or the model's raw text if it is not a valid one. */
   readonly input: unknown;
 }
 
-/** What the tool answered. */
 export interface ToolResultPart {
   readonly type: "tool_result";
   readonly toolUseId: string;
@@ -46,22 +45,22 @@ export interface Message {
   readonly conversationId: string;
   readonly generationId: string | null;
   readonly role: Role;
-  /** The plain text, without the thinking. Empty while the message is open: see `textOf`. */
+  /** The plain text without thinking. Empty while the message is open: see `textOf`. */
   readonly content: string;
   readonly parts: readonly Part[];
   readonly status: MessageStatus;
   readonly errorMessage: string | null;
-  /** Where in the log it began. Messages are in this order. */
+  /** Its position in the log. Messages are in this order. */
   readonly seq: number;
   readonly createdAt: string;
 }
 
-/** What is said in some parts, without the thinking. */
+/** The text of parts, without thinking. */
 export function plainText(parts: readonly Part[]): string {
   return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
-/** Adds text to the last part if that is of the same kind, else opens a new one. */
+/** Appends text to the last part if that has the same type, else adds a part. */
 export function addText(parts: readonly Part[], type: "text" | "thinking", text: string): readonly Part[] {
   const last = parts.at(-1);
   if (last?.type === type) return [...parts.slice(0, -1), { type, text: last.text + text }];

@@ -1,11 +1,11 @@
-/** What one part of the page, or one tab, lets the others know. */
+/** Messages between the parts of a page, and between tabs. */
 
 import type { ConversationDocument } from "./generation.js";
 
 export type News =
-  /** Something was sent or decided in this conversation; null if it is not known in which. */
+  /** Something was sent or decided in this conversation; null if it is unknown in which. */
   | { readonly type: "changed"; readonly conversationId: string | null }
-  /** This is how a conversation stands now. */
+  /** The current state of a conversation. */
   | { readonly type: "seen"; readonly conversation: ConversationDocument }
   | { readonly type: "deleted"; readonly conversationId: string };
 
@@ -24,7 +24,7 @@ export class NewsDesk {
     this.#makeChannel = makeChannel;
   }
 
-  /** Calls back until the answer is called. */
+  /** Calls back until the returned function is called. */
   listen(listener: (news: News) => void): () => void {
     this.#listeners.add(listener);
     this.#open();
@@ -36,7 +36,7 @@ export class NewsDesk {
     this.#open()?.postMessage(news);
   }
 
-  /** Opened when it is first needed, so that making a client on a server has no effect. */
+  /** Opened on first use, so that creating a client has no side effects. */
   #open(): ChannelLike | null {
     const channel = (this.#channel ??= this.#makeChannel());
     if (channel !== null) channel.onmessage = ({ data }) => this.#deliver(data as News);
@@ -48,7 +48,7 @@ export class NewsDesk {
   }
 }
 
-/** Tabs of one origin that talk to the same server. Only pages have tabs. */
+/** Connects tabs of one origin that use the same server. */
 export function tabChannel(baseUrl: string): () => ChannelLike | null {
   return () => {
     return globalThis.document && globalThis.BroadcastChannel

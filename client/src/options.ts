@@ -1,4 +1,4 @@
-/** What a client is told, and what it assumes otherwise. */
+/** The options of a client, and their defaults. */
 
 import { eitherTransport } from "./either-transport.js";
 import { surroundings } from "./environment.js";
@@ -16,27 +16,27 @@ import { webSocketTransport } from "./websocket-transport.js";
 import type { SocketClass } from "./websocket-transport.js";
 
 export interface ClientOptions {
-  /** Where the server is. In a page: where the page came from. Elsewhere: `http://127.0.0.1:8787`. */
+  /** The address of the server. Default: the page's origin, or `http://127.0.0.1:8787` outside of a page. */
   readonly baseUrl?: string;
-  /** Sent as `Authorization: Bearer …`. A function is asked before every request. */
+  /** Sent as `Authorization: Bearer …`. A function is called before every request. */
   readonly token?: string | (() => string | Promise<string>);
   /** Sent with every request. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly fetch?: typeof fetch;
   /**
-   * How to follow conversations. `websocket`: by WebSocket, and by Server-Sent Events where there is
-   * none or it cannot be opened. `auto`: the same, but `sse` with `token`, `headers` or `fetch`, because a
-   * WebSocket can carry none of them.
+   * How to follow conversations. `websocket`: by WebSocket, with Server-Sent Events as the fallback. `auto`
+   * (default): the same, but `sse` if `token`, `headers` or `fetch` is given, because a WebSocket supports none
+   * of them.
    */
   readonly transport?: "auto" | "sse" | "websocket" | Transport;
-  /** For Node 20, which has none: `ws`, for example. */
+  /** For Node 20, which has none: the package `ws`, for example. */
   readonly WebSocket?: SocketClass;
-  /** Where the last position is kept. In a page: `localStorage`. Null keeps it nowhere. */
+  /** Where the last position is stored. Default in a page: `localStorage`. Null stores it nowhere. */
   readonly storage?: StorageLike | null;
-  /** How listeners are told of changes. In a page: once a frame. */
+  /** When listeners are called. Default in a page: once per frame. */
   readonly schedule?: Schedule;
   readonly environment?: Environment;
-  /** How tabs talk to each other. In a page: a `BroadcastChannel`. */
+  /** How tabs communicate. Default in a page: a `BroadcastChannel`. */
   readonly channel?: () => ChannelLike | null;
 }
 
@@ -57,7 +57,7 @@ export function share(options: ClientOptions): Shared {
     /\/+$/,
     "",
   );
-  // Bound late and called bare: browsers refuse a `fetch` that is called as somebody's method.
+  // Wrapped, because browsers refuse a `fetch` that is called as a method of another object.
   const send: typeof fetch = options.fetch ?? ((input, init) => fetch(input, init));
   const { environment = surroundings } = options;
   const http = new Http({ baseUrl, fetch: send, headers: () => headersOf(options), environment });

@@ -1,4 +1,4 @@
-/** Sends messages, shows them meanwhile, and lets go of each when it is in the view. */
+/** Sends messages, and holds each of them until it is in the view. */
 
 import type { StartedGeneration } from "./api.js";
 import type { OutlastEvent } from "./event.js";
@@ -10,12 +10,12 @@ import type { View } from "./view.js";
 
 export class Outbox {
   #messages: readonly PendingMessage[] = [];
-  /** Requests of ours that the log told of before they were answered. */
+  /** Our requests that were in the log before the server responded to them. */
   readonly #arrived = new Map<string, StartedGeneration>();
-  /** The newest of those that are on their way. */
+  /** The newest request in progress. */
   newest: Promise<StartedGeneration> | null = null;
 
-  /** Those to show beside a view. */
+  /** The messages that are not in the view. */
   beside(view: View | null): readonly PendingMessage[] {
     if (view === null) return this.#messages;
     return this.#messages.filter((message) => !isIn(view, message) && !looksArrived(view, message));
@@ -36,7 +36,7 @@ export class Outbox {
     return this.#put({ ...message, status: "sending", error: null });
   }
 
-  /** Makes a message that failed ready to be sent again, under the same name. */
+  /** Prepares a failed message to be sent again under the same request id. */
   again(requestId: string, options: SendOptions): PendingMessage {
     const failed = this.#messages.find(
       (message) => message.requestId === requestId && message.status === "failed",
@@ -56,7 +56,7 @@ export class Outbox {
     );
   }
 
-  /** Sends it by `start`, after those before it: they must not change places, nor make two conversations. */
+  /** Sends one message after the other, so that they keep their order and create only one conversation. */
   async deliver(
     { requestId }: PendingMessage,
     start: () => Promise<StartedGeneration>,
@@ -70,7 +70,7 @@ export class Outbox {
       return started;
     } catch (error) {
       const arrived = this.#arrived.get(requestId);
-      // Only the answer was lost.
+      // Only the response was lost.
       if (arrived !== undefined) return arrived;
       this.#change(requestId, { status: "failed", error: error instanceof OutlastError ? error : null });
       throw error;
@@ -80,14 +80,14 @@ export class Outbox {
     }
   }
 
-  /** Takes in what happened, and how it is shown now. */
+  /** Drops the messages that are in the log or in the view. */
   settle(events: readonly OutlastEvent[], view: View): void {
     if (this.#messages.length === 0) return;
     for (const event of events) this.#recognise(event);
     this.#messages = this.#messages.filter((message) => !isIn(view, message));
   }
 
-  /** The log tells of a message of ours: it is in the view from now on. */
+  /** A message of ours that is in the log is in the view from now on. */
   #recognise({ type, requestId, generationId, payload }: OutlastEvent): void {
     const ours = this.#messages.find((message) => message.requestId === requestId);
     if (type !== "message.added" || ours === undefined || generationId === null) return;

@@ -1,46 +1,46 @@
-/** Messages that were sent and are not in the view yet. */
+/** Messages that were sent but are not in the view yet. */
 
 import type { WhenBusy } from "./api.js";
 import type { OutlastError } from "./problem.js";
 import type { View } from "./view.js";
 
-/** What a person says: text, or several pieces of it. */
+/** The content of a message: text, or text parts. */
 export type Content = string | readonly { readonly type: "text"; readonly text: string }[];
 
 export interface SendOptions {
   readonly model?: string | undefined;
-  /** What becomes of it if another message is being answered. */
+  /** What happens if another message is being answered. */
   readonly whenBusy?: WhenBusy | undefined;
   readonly system?: string | undefined;
   readonly metadata?: Readonly<Record<string, unknown>> | undefined;
-  /** Names the request, if it was begun before: by a page that was left before it was answered. */
+  /** The idempotency key of a request that an earlier page began. Generated if left out. */
   readonly requestId?: string | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 export interface PendingMessage {
-  /** Names the request. Show the message under this key. */
+  /** Identifies the request. Use it as the key of the rendered message. */
   readonly requestId: string;
   readonly content: Content;
   readonly options: SendOptions;
-  /** `sending`: not answered yet. `sent`: saved by the server, not yet in the view. `failed`: see `error`. */
+  /** `sending`: no response yet. `sent`: saved by the server, not yet in the view. `failed`: see `error`. */
   readonly status: "sending" | "sent" | "failed";
   readonly error: OutlastError | null;
-  /** The durable message, once the server has named it. */
+  /** The id of the saved message, once it is known. */
   readonly messageId: string | null;
-  /** What answers it, known from the same moment on. */
+  /** The generation that answers it, once it is known. */
   readonly generationId: string | null;
   readonly createdAt: string;
-  /** Where the view stood when it was sent. */
+  /** The position of the view when it was sent. */
   readonly sentAfter: number;
 }
 
-/** The plain text of what a person says. */
+/** The plain text of a message's content. */
 export function contentText(content: Content): string {
   return typeof content === "string" ? content : content.map((part) => part.text).join("");
 }
 
-/** Whether a message is certainly in the view, under an id of its own, and so must not be shown beside it. */
+/** Whether the view contains a message, by its ids. */
 export function isIn(view: View, { requestId, messageId }: PendingMessage): boolean {
   return (
     [view.activeRun, ...view.queue].some((run) => run?.requestId === requestId) ||
@@ -49,9 +49,9 @@ export function isIn(view: View, { requestId, messageId }: PendingMessage): bool
 }
 
 /**
- * Whether it seems to be. A view that came as a snapshot does not say which request a finished message
- * belongs to; while ours is not answered, one that arrived since with the same words is taken for it
- * rather than shown twice.
+ * Whether the view seems to contain it. A snapshot does not say which request a finished message belongs to. So
+ * while there is no response to ours, a later message with the same text is taken for it, rather than showing a
+ * duplicate.
  */
 export function looksArrived(view: View, { status, content, sentAfter }: PendingMessage): boolean {
   const text = contentText(content);

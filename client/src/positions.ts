@@ -1,12 +1,12 @@
-/** Where somebody was, kept across reloads. */
+/** The last position of a user, kept across reloads. */
 
 import { readObject } from "./json.js";
 
 export interface Position {
   readonly conversationId: string;
-  /** The generation that was under way, or the last one. */
+  /** The current generation, or the last one. */
   readonly generationId: string | null;
-  /** The last event that was taken in. */
+  /** The last event that was applied. */
   readonly seq: number;
 }
 
@@ -14,22 +14,45 @@ export interface Position {
 export type StorageLike = Pick<Storage, "getItem" | "setItem" | "removeItem">;
 
 export class Positions {
-  readonly #key: string;
+  readonly #baseUrl: string;
+  #user = "local";
   #storage: StorageLike | null | undefined;
+  #isOwn = false;
   last: Position | null = null;
 
-  /** In a page that names no storage it is the page's own. */
+  /** Without a storage, a page uses `localStorage`. */
   constructor(storage: StorageLike | null | undefined, baseUrl: string) {
-    this.#key = `outlast:position:${baseUrl}`;
+    this.#baseUrl = baseUrl;
+    this.#allowed(
+      () => (this.#storage = storage === undefined && globalThis.document ? localStorage : storage),
+    );
+    this.#read();
+  }
+
+  /** Keeps the positions of people who share a browser apart. A position of this page moves to the user. */
+  belongTo(user: string): void {
+    if (user === this.#user) return;
+    if (this.#isOwn) this.#allowed(() => this.#storage?.removeItem(this.#key));
+    this.#user = user;
+    if (this.#isOwn) this.flush();
+    else this.#read();
+  }
+
+  get #key(): string {
+    return `outlast:${encodeURIComponent(this.#user)}:position:${this.#baseUrl}`;
+  }
+
+  #read(): void {
+    this.last = null;
     this.#allowed(() => {
-      this.#storage = storage === undefined && globalThis.document ? localStorage : storage;
       const value = readObject(this.#storage?.getItem(this.#key) ?? "");
       if (typeof value?.["conversationId"] === "string") this.last = value as unknown as Position;
     });
   }
 
-  /** Remembers. It is written down when another generation begins; in between, `flush` does it. */
+  /** Stored at once when another generation begins; in between, `flush` stores it. */
   note(position: Position): void {
+    this.#isOwn = true;
     const isNew =
       this.last?.conversationId !== position.conversationId ||
       this.last.generationId !== position.generationId;
@@ -47,12 +70,12 @@ export class Positions {
     if (this.last !== null) this.#allowed(() => this.#storage?.setItem(this.#key, JSON.stringify(this.last)));
   }
 
-  /** A storage may be full, or forbidden in a private window: then a reload begins at the list. */
+  /** Storage may be full, or forbidden in a private window. Then a reload starts without a position. */
   #allowed(action: () => void): void {
     try {
       action();
     } catch {
-      // Nothing depends on it.
+      // Nothing else depends on it.
     }
   }
 }

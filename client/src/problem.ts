@@ -1,8 +1,8 @@
-/** What goes wrong: refusals of the server (RFC 9457), and a server that cannot be reached. */
+/** Errors: refusals of the server (RFC 9457), and failures to reach it. */
 
 import { readObject } from "./json.js";
 
-/** The codes of the server, and those that this client adds. An unknown one may come: do not rely on the list. */
+/** The codes of the server, and those that this client adds. A newer server may send others. */
 export type ProblemCode =
   | "invalid_json"
   | "invalid_request"
@@ -15,6 +15,7 @@ export type ProblemCode =
   | "already_ended"
   | "already_asked"
   | "already_decided"
+  | "approval_changed"
   | "not_interrupted"
   | "not_retryable"
   | "cursor_ahead"
@@ -23,28 +24,28 @@ export type ProblemCode =
   | "store_broken"
   | "store_unavailable"
   | "draining"
-  /** The server could not be reached, or the connection broke before it answered. */
+  /** The server could not be reached, or the connection was lost before it responded. */
   | "network"
-  /** It did not answer in time. */
+  /** The server did not respond in time. */
   | "timeout"
-  /** It was asked for something that is not there: to resume, for example, where nothing is interrupted. */
+  /** There is nothing to do this to: nothing to stop, for example. */
   | "nothing_there"
-  /** Something answered that does not speak this protocol. */
+  /** The response is not from an Outlast server. */
   | "not_outlast"
   | (string & {});
 
 /** A problem document. It may carry more than this: `generationId`, `field`, `lastSeq`, … */
 export interface Problem {
-  /** The HTTP status; 0 if there was no answer. */
+  /** The HTTP status; 0 if there was no response. */
   readonly status: number;
-  /** For programs. Keeps its meaning. */
+  /** For programs. Its meaning does not change. */
   readonly code: ProblemCode;
   /** For people. */
   readonly detail: string;
   readonly [extra: string]: unknown;
 }
 
-/** Every promise of this package that fails, fails with this, or with an `AbortError` if you aborted it. */
+/** Every promise of this package rejects with this, or with an `AbortError` if you aborted the call. */
 export class OutlastError extends Error implements Pick<Problem, "status" | "code" | "detail"> {
   override readonly name = "OutlastError";
   readonly status: number;
@@ -54,7 +55,7 @@ export class OutlastError extends Error implements Pick<Problem, "status" | "cod
   constructor(
     /** The whole document. */
     readonly problem: Problem,
-    /** How long the server asks to wait before the next try, if it does. */
+    /** The server's `Retry-After`, if it sent one. */
     readonly retryAfterMs: number | null = null,
     cause?: unknown,
   ) {
@@ -67,25 +68,25 @@ export function networkError(detail: string, cause?: unknown): OutlastError {
   return new OutlastError({ status: 0, code: "network", detail }, null, cause);
 }
 
-/** There is nothing, here in the client, that this could be done to. */
+/** For an action without an object: to stop where nothing runs, for example. */
 export function nothingThere(): OutlastError {
   return new OutlastError({
     status: 0,
     code: "nothing_there",
-    detail: "there is nothing to do this to",
+    detail: "there is nothing to do here",
   });
 }
 
-/** Reads a refusal. Proxies in between answer in their own ways, so nothing is taken for granted. */
+/** Reads a refusal. A proxy may respond in its own format, so every field is optional. */
 export async function refusal(response: Response): Promise<OutlastError> {
   const { status } = response;
   const said = readObject(await response.text().catch(() => "")) ?? {};
   const code = String(said["code"] ?? "not_outlast");
-  const detail = String(said["detail"] ?? `the server answered ${status}`);
+  const detail = String(said["detail"] ?? `the server responded with status ${status}`);
   return new OutlastError({ ...said, status, code, detail }, retryAfter(response.headers.get("retry-after")));
 }
 
-/** The server says it in seconds. A date, as some proxies write it, is as good as nothing. */
+/** Outlast sends seconds. A date, as some proxies send, is ignored. */
 function retryAfter(value: string | null): number | null {
   const seconds = Number(value ?? NaN);
   return seconds >= 0 ? seconds * 1000 : null;

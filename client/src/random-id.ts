@@ -1,4 +1,4 @@
-/** A name that nobody else makes up. Pages without TLS have no `randomUUID`, but they have random numbers. */
+/** A random id. Pages without TLS have no `randomUUID`, but they have `getRandomValues`. */
 export function randomId(): string {
   return crypto.getRandomValues(new Uint32Array(4)).join("-");
 }

@@ -1,4 +1,4 @@
-/** Server-Sent Events over `fetch`, which unlike `EventSource` can carry headers and read refusals. */
+/** Server-Sent Events over `fetch`, which unlike `EventSource` can send headers and read refusals. */
 
 import { parseEvent } from "./event.js";
 import type { OutlastEvent } from "./event.js";
@@ -14,34 +14,34 @@ export function sseTransport(http: Http): Transport {
       const abort = new AbortController();
       void stream(http, target, sink, abort.signal)
         .catch((error: unknown) => {
-          const known = error instanceof OutlastError ? error : networkError("the connection broke");
+          const known = error instanceof OutlastError ? error : networkError("the connection was lost");
           sink.closed(
             known.status > 0 ? { type: "refused", error: known } : { type: "lost", detail: known.detail },
           );
         })
-        // Whatever ended it, the connection is given back.
+        // Whatever ended the stream, the connection is closed.
         .finally(() => abort.abort());
       return () => abort.abort();
     },
   };
 }
 
-/** Hands on what comes, until it fails. */
+/** Reads events until the stream fails. */
 async function stream(http: Http, { path, after }: Target, sink: Sink, signal: AbortSignal): Promise<never> {
   const options = { query: { after }, signal };
   const { headers, body } = await http.send("GET", `${path}/events`, options, "text/event-stream");
   if (!headers.get("content-type")?.startsWith("text/event-stream") || body === null)
-    throw networkError("what answers here is not Outlast");
+    throw networkError("the response is not from an Outlast server");
   sink.opened();
   const reader = body.getReader();
   const parser = new SseParser();
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) throw networkError("the connection broke");
+    if (done) throw networkError("the connection was lost");
     const events: OutlastEvent[] = [];
     for (const data of parser.push(value)) {
       const event = parseEvent(data);
-      if (event === null) throw networkError("an event could not be read");
+      if (event === null) throw networkError("received an event that cannot be parsed");
       events.push(event);
     }
     if (events.length > 0) sink.events(events);

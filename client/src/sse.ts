@@ -1,28 +1,28 @@
-/** Reads Server-Sent Events from bytes, wherever the network cuts them. */
+/** Parses Server-Sent Events from bytes that may be cut anywhere. */
 
 import { networkError } from "./problem.js";
 
 /**
- * The longest event that is taken in, in UTF-16 units. A snapshot holds up to 200 messages, so this is
- * generous; it is there so that a broken peer cannot fill the memory.
+ * The longest event, in UTF-16 units. Generous, because a snapshot holds up to 200 messages. It keeps a broken
+ * server from filling the memory.
  */
 export const MAX_EVENT_LENGTH = 2 ** 25;
 
-/** Feed it chunks; it hands out the `data` of every event that is complete. */
+/** Takes chunks, and returns the `data` of every complete event. */
 export class SseParser {
-  // Takes off a byte order mark, and keeps a character that is cut in two until its rest arrives.
+  // Removes a byte order mark, and holds back an incomplete character.
   readonly #decoder = new TextDecoder();
   #line = "";
   #data: string[] = [];
   #length = 0;
   #afterCr = false;
 
-  /** The events that this chunk completes. Comments yield nothing. */
+  /** The events that this chunk completes. Comments are skipped. */
   push(chunk: Uint8Array): string[] {
     let text = this.#decoder.decode(chunk, { stream: true });
     const events: string[] = [];
     if (text === "") return events;
-    // A line feed that only completes the carriage return of the chunk before.
+    // A line feed that belongs to the carriage return at the end of the last chunk.
     if (this.#afterCr) text = text.replace(/^\n/, "");
     this.#afterCr = text.endsWith("\r");
     text.split(/\r\n?|\n/).forEach((piece, place) => {
@@ -36,15 +36,15 @@ export class SseParser {
   #grow(text: string): void {
     this.#line += text;
     this.#length += text.length;
-    if (this.#length > MAX_EVENT_LENGTH) throw networkError("an event could not be read");
+    if (this.#length > MAX_EVENT_LENGTH) throw networkError("received an event that is too long");
   }
 
-  /** Takes in a whole line. An empty one completes an event, if there was any data. */
+  /** Handles a complete line. An empty one ends an event, if there was any data. */
   #endLine(): string | null {
     const line = this.#line;
     this.#line = "";
     if (line !== "") {
-      // Only `data` matters: the event repeats its id and type inside.
+      // Only `data` matters: it contains the id and type too.
       if (line === "data" || line.startsWith("data:")) this.#data.push(line.slice(5).replace(/^ /, ""));
       return null;
     }

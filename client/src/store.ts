@@ -1,17 +1,17 @@
-/** Something that can be watched: `subscribe` and `snapshot`, as React and others expect them. */
+/** The base of all stores: `subscribe` and `snapshot`, as React's `useSyncExternalStore` expects them. */
 
-/** How listeners are told: `flush` is called later, once for all that changed until then. */
+/** Calls `flush` later, once for all changes until then. */
 export type Schedule = (flush: () => void) => void;
 
-/** A frame that does not come, because the page is hidden, is not waited for longer than this. */
+/** A hidden page gets no frames, so a change is published after this time at the latest. */
 const LATE_FRAME_MS = 100;
 /**
- * How long something that nobody watches any more goes on. React unsubscribes and subscribes again when it
- * mounts twice or moves from page to page; that must not cost a connection.
+ * How long a store stays active without listeners. React unsubscribes and subscribes again in strict mode and when
+ * a page changes, which must not cost a connection.
  */
 export const RELEASE_GRACE_MS = 2_000;
 
-/** In a page once a frame, elsewhere once for everything that arrived together. */
+/** Once per frame in a page; elsewhere once for everything that arrived together. */
 export const oncePerFrame: Schedule = (flush) => {
   if (!globalThis.document) return queueMicrotask(flush);
   const frame = requestAnimationFrame(flush);
@@ -30,9 +30,9 @@ export abstract class Store<Snapshot> {
     this.#schedule = schedule;
   }
 
-  /** Calls back after changes, never for each event, until the answer is called. */
+  /** Calls back after changes, not for each event, until the returned function is called. */
   readonly subscribe = (listener: () => void): (() => void) => {
-    // One of its own for each, as the same listener may be given twice.
+    // Wrapped, because the same listener may be subscribed twice.
     const entry = (): void => listener();
     this.#listeners.add(entry);
     clearTimeout(this.#resting);
@@ -43,27 +43,24 @@ export abstract class Store<Snapshot> {
     };
   };
 
-  /** What there is to show: the same object until something changes. */
+  /** The current state: the same object until something changes. */
   readonly snapshot = (): Snapshot => this.#snapshot ?? this.initialSnapshot();
 
-  /**
-   * What there was to show when nothing had been loaded yet, as on a server that renders pages. Whoever
-   * makes a store calls this first.
-   */
+  /** The state before anything was loaded, for server-side rendering. Subclasses call this in their constructor. */
   readonly initialSnapshot = (): Snapshot => (this.#initial ??= this.render());
 
   get isWatched(): boolean {
     return this.#listeners.size > 0;
   }
 
-  /** What there is to show now. */
+  /** Builds the current state. */
   protected abstract render(): Snapshot;
-  /** Somebody watches. May be called again without a rest in between. */
+  /** Called on the first listener, possibly again without `rest` in between. */
   protected abstract wake(): void;
-  /** Nobody has watched for a while. */
+  /** Called when there were no listeners for a while. */
   protected abstract rest(): void;
 
-  /** Tells listeners soon. */
+  /** Calls the listeners soon. */
   protected changed(): void {
     if (this.#scheduled !== null) return;
     const scheduled = {};
@@ -71,7 +68,7 @@ export abstract class Store<Snapshot> {
     this.#schedule(() => this.#scheduled === scheduled && this.publish());
   }
 
-  /** Tells listeners now. */
+  /** Calls the listeners now. */
   protected publish(): void {
     this.#scheduled = null;
     this.#snapshot = this.render();

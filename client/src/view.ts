@@ -1,9 +1,9 @@
-/** The view of a conversation: everything needed to show it. The server folds its log to the same. */
+/** The view of a conversation: everything needed to show it. The server's fold of the log gives the same view. */
 
 import type { ConversationDocument, GenerationStatus, PendingApproval } from "./generation.js";
 import type { Message, Part } from "./message.js";
 
-/** The generation under way, in short. */
+/** The current generation, in short. */
 export interface ActiveRun {
   readonly generationId: string;
   readonly requestId: string;
@@ -11,20 +11,20 @@ export interface ActiveRun {
   readonly model: string;
   readonly attempt: number;
   readonly startedAt: string | null;
-  /** How many wait behind it. */
+  /** The number of generations in the queue. */
   readonly queued: number;
-  /** What a person is asked to decide about, oldest first; absent if nothing. */
+  /** The questions that wait for a person, oldest first; absent if there are none. */
   readonly pendingApprovals?: readonly PendingApproval[];
-  /** The attempt that waits for its time; absent if none does. */
+  /** The next attempt, if it waits before it starts. */
   readonly retry?: ScheduledRetry;
 }
 
-/** Why a run waits before its next attempt. */
+/** Why and until when a run waits before its next attempt. */
 export interface ScheduledRetry {
   readonly attempt: number;
   readonly delayMs: number;
   readonly reason: string;
-  /** From when `delayMs` counts. */
+  /** When the delay began. */
   readonly ts: string;
 }
 
@@ -38,7 +38,7 @@ export interface GenerationEnd {
   readonly errorMessage: string | null;
 }
 
-/** A generation that waits for its turn, in short. */
+/** A generation in the queue, in short. */
 export interface QueuedRun {
   readonly generationId: string;
   readonly requestId: string;
@@ -47,19 +47,19 @@ export interface QueuedRun {
 
 export interface View {
   readonly conversation: ConversationDocument;
-  /** The newest messages, ascending. The words of an open one are in the overlays. */
+  /** The newest messages, ascending. The text of an open message is in the overlays. */
   readonly messages: readonly Message[];
-  /** Whether there are older ones. */
+  /** Whether there are older messages. */
   readonly hasMore: boolean;
   readonly activeRun: ActiveRun | null;
-  /** How the last generation ended, while none is under way. */
+  /** How the last generation ended, if none is current. */
   readonly lastEnd: GenerationEnd | null;
   readonly queue: readonly QueuedRun[];
-  /** The plain text of the message that is being written, by its id. */
+  /** The plain text of messages that are being written, by id. */
   readonly overlays: Readonly<Record<string, string>>;
-  /** The same with thinking and text apart. */
+  /** The parts of the same messages. */
   readonly overlayParts: Readonly<Record<string, readonly Part[]>>;
-  /** The last event that is in this view: go on after it. */
+  /** The position of the last event in this view. */
   readonly lastSeq: number;
 }
 
@@ -90,12 +90,12 @@ export function emptyView(id: string, createdAt: string): View {
   };
 }
 
-/** What a message says now, without the thinking, also while it is being written. */
+/** The text of a message without thinking, even while it is being written. */
 export function textOf(view: View, message: Message): string {
   return view.overlays[message.id] ?? message.content;
 }
 
-/** The parts of a message as they are now, also while it is being written. */
+/** The parts of a message, even while it is being written. */
 export function partsOf(view: View, message: Message): readonly Part[] {
   return view.overlayParts[message.id] ?? message.parts;
 }

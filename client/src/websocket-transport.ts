@@ -1,15 +1,15 @@
-/** The WebSocket of a conversation. Browsers count these apart from requests, and allow many. */
+/** The WebSocket of a conversation. Browsers allow many more of these than of requests. */
 
 import { parseEvent } from "./event.js";
 import type { Sink, Target, Transport } from "./transport.js";
 
 /**
- * The server's pings never reach a page, so that a page cannot tell a quiet connection from a dead one.
- * After this much silence it asks: whatever the server answers shows that it is there.
+ * The server's pings do not reach page code, so a page cannot tell a quiet connection from a dead one. After this
+ * much silence it sends a message; any reply shows that the server is there.
  */
 export const PROBE_MS = 15_000;
 
-/** What this needs of a WebSocket; browsers, Node 22 and the package `ws` have it. */
+/** The part of a WebSocket that is used here. Browsers, Node 22 and the package `ws` have it. */
 export interface SocketLike {
   onopen: ((event: never) => unknown) | null;
   onmessage: ((event: never) => unknown) | null;
@@ -39,7 +39,7 @@ function dial(options: WebSocketOptions, target: Target, sink: Sink): () => void
   const listen = (): void => {
     clearTimeout(probe);
     probe = setTimeout(() => {
-      // Whatever is answered shows that the server is there. It is no part of the log.
+      // Any reply shows that the server is there, and replies are not part of the log.
       socket.send('{"type":"ping"}');
       listen();
     }, PROBE_MS);
@@ -53,15 +53,15 @@ function dial(options: WebSocketOptions, target: Target, sink: Sink): () => void
   socket.onmessage = ({ data }: { data: unknown }) => {
     listen();
     const event = parseEvent(String(data));
-    // Answers to frames carry no position.
+    // Replies to frames have no position.
     if (event === null) sink.alive();
     else sink.events([event]);
   };
-  // A close follows every error. The package `ws` wants it to be heard all the same.
+  // A close follows every error, but the package `ws` throws if there is no handler.
   socket.onerror = () => {};
   socket.onclose = () => {
     clearTimeout(probe);
-    sink.closed({ type: "lost", detail: "the connection broke" });
+    sink.closed({ type: "lost", detail: "the connection was lost" });
   };
   return () => {
     clearTimeout(probe);

@@ -1,16 +1,15 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { OutlastError } from "../src/index.js";
 import type { OutlastEvent, View } from "../src/index.js";
 import { RELEASE_GRACE_MS } from "../src/store.js";
 import { HIDDEN_GRACE_MS, PEEK_MS } from "../src/machine.js";
 import { applyAll } from "../src/fold.js";
-import { answering, exchange, OFFERS, scene, settled, started, tabs, VIEW } from "./fakes.js";
+import { answering, exchange, OFFERS, problem, scene, settled, started, tabs, VIEW } from "./fakes.js";
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
 describe("a conversation", () => {
-  it("is the same for all who ask for it, and holds one connection", async () => {
+  it("is the same store for everyone, with one connection", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     expect(client.conversation("conv_1")).toBe(conversation);
@@ -21,7 +20,7 @@ describe("a conversation", () => {
     expect(transport.last.target).toEqual({ path: "/v1/conversations/conv_1", after: null });
   });
 
-  it("keeps its connection while a listener only changes places, and lets go of it after that", async () => {
+  it("keeps its connection while one listener replaces another, and closes it after the last", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {})();
@@ -37,7 +36,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().connection).toEqual({ type: "idle" });
   });
 
-  it("that is watched again goes on where it was", async () => {
+  it("that is watched again continues where it was", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     const stop = conversation.subscribe(() => {});
@@ -52,7 +51,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().view?.messages).toHaveLength(2);
   });
 
-  it("tells its listeners once for everything that arrives together, and not without a change", async () => {
+  it("calls its listeners once for everything that arrives together, and never without a change", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     let told = 0;
@@ -71,7 +70,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().lastEnd).toMatchObject({ generationId: "gen_of_a", status: "completed" });
   });
 
-  it("never shows a gap or a repeat, but begins anew", async () => {
+  it("never shows a gap or a duplicate, but starts over", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -83,7 +82,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().view?.overlays).toEqual({ answer_of_a: "one " });
     expect(conversation.snapshot().connection).toMatchObject({
       type: "waiting",
-      reason: "position 7 after 5",
+      reason: "received position 7 after 5",
     });
     expect(transport.openLines).toBe(0);
     await vi.advanceTimersByTimeAsync(1_000);
@@ -93,7 +92,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().view?.messages[1]?.content).toBe("one two three");
   });
 
-  it("hears nothing from a connection that it has given up", async () => {
+  it("ignores a connection that it has given up", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -109,7 +108,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().connection.type).toBe("connecting");
   });
 
-  it("begins anew after a loss where positions do not outlive a crash", async () => {
+  it("starts over after a lost connection if positions do not survive a crash", async () => {
     const fetch = answering(() => ({ ...OFFERS, durability: "debounce" }));
     const { client, transport } = scene(undefined, { fetch });
     client.conversation("conv_1").subscribe(() => {});
@@ -120,7 +119,7 @@ describe("a conversation", () => {
     expect(transport.last.target.after).toBeNull();
   });
 
-  it("of a hidden page lets go of its connection, keeps it while an answer is on its way, and comes back", async () => {
+  it("of a hidden page closes its connection, except while an answer is generated, and reconnects", async () => {
     const { client, transport, device } = scene();
     client.conversation("conv_1").subscribe(() => {});
     await settled();
@@ -154,7 +153,7 @@ describe("a conversation", () => {
     expect(transport.last.target.after).toBe(7);
   });
 
-  it("of a hidden page lets go in any case where connections are scarce", async () => {
+  it("of a hidden page always closes its connection if connections are scarce", async () => {
     const { client, transport, device } = scene();
     transport.scarce = true;
     client.conversation("conv_1").subscribe(() => {});
@@ -167,7 +166,7 @@ describe("a conversation", () => {
     expect(transport.openLines).toBe(0);
   });
 
-  it("puts older messages before those that are there, unless a snapshot came between", async () => {
+  it("loads older messages in front, unless a snapshot arrived meanwhile", async () => {
     const all = applyAll(VIEW, [...exchange(1, "a", "first", ["1"]), ...exchange(8, "b", "second", ["2"])]);
     const newest: View = { ...all, messages: all.messages.slice(2), hasMore: true };
     let reading = (): void => {};
@@ -190,7 +189,7 @@ describe("a conversation", () => {
     expect(conversation.snapshot().view?.messages).toEqual(all.messages);
   });
 
-  it("says why the last generation failed, also when it failed without a word", async () => {
+  it("says why the last generation failed, even if it had no text", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -215,7 +214,7 @@ describe("a conversation", () => {
     });
   });
 
-  it("tells why a run waits, until it goes on", async () => {
+  it("says why a run waits, until it continues", async () => {
     const { client, transport } = scene();
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -239,10 +238,10 @@ function snapshotOf(view: View): OutlastEvent {
 describe("a decision", () => {
   const asked = (toolUseId: string) => ({ toolUseId, toolName: "bash", toolInput: { command: toolUseId } });
 
-  it("is about the tool call that it names, whatever else waits by then", async () => {
-    const decided: string[] = [];
+  it("i8_a_decision_is_about_the_question_that_was_shown, even if another one waits by then", async () => {
+    const decided: unknown[] = [];
     const { client, transport } = scene(
-      ({ path }) => (decided.push(path), { success: true, status: "running" }),
+      ({ path, body }) => (decided.push([path, body]), { success: true, status: "running" }),
     );
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -258,13 +257,44 @@ describe("a decision", () => {
       type: "approval.resolved",
       payload: { toolUseId: "call_1", decision: "approve", by: "local" },
     } as OutlastEvent);
-    await conversation.submitApproval("call_1", { decision: "approve" });
-    expect(decided).toEqual(["/v1/generations/gen_of_a/approvals/call_1"]);
+    await conversation.submitApproval({ ...asked("call_1"), hash: "h1" }, { decision: "approve" });
+    expect(decided).toEqual([
+      ["/v1/generations/gen_of_a/approvals/call_1", { decision: "approve", hash: "h1" }],
+    ]);
+  });
+
+  it("i8_a_question_that_changed_is_refused_and_nothing_is_sent_again", async () => {
+    const decided: unknown[] = [];
+    const { client, transport } = scene(({ body }) => (decided.push(body), problem(409, "approval_changed")));
+    const conversation = client.conversation("conv_1");
+    conversation.subscribe(() => {});
+    await settled();
+    const [added, queued, begun] = exchange(1, "a", "hello", []);
+    transport.show(applyAll(VIEW, [added!, queued!, begun!]));
+    const event = (seq: number, type: string, payload: object): OutlastEvent =>
+      ({ ...begun!, seq, type, payload }) as OutlastEvent;
+    transport.say(event(4, "approval.requested", { ...asked("call_1"), hash: "h1" }));
+    await settled();
+    const shown = conversation.snapshot().view!.activeRun!.pendingApprovals![0]!;
+    transport.say(
+      event(5, "attempt.retracted", { attempt: 1, messageIds: [], reason: "worker restarted" }),
+      event(6, "approval.requested", { ...asked("call_1"), toolInput: { command: "rm -rf ~" }, hash: "h2" }),
+    );
+    await settled();
+    await expect(conversation.submitApproval(shown, { decision: "approve" })).rejects.toMatchObject({
+      code: "approval_changed",
+    });
+    await settled();
+    expect(decided).toEqual([{ decision: "approve", hash: "h1" }]);
+    expect(conversation.snapshot().error).toMatchObject({ code: "approval_changed" });
+    expect(conversation.snapshot().view?.activeRun?.pendingApprovals).toEqual([
+      { ...asked("call_1"), toolInput: { command: "rm -rf ~" }, hash: "h2" },
+    ]);
   });
 });
 
 describe("tabs", () => {
-  it("know at once what is done in another", async () => {
+  it("learn at once what is done in another", async () => {
     const channel = tabs();
     const answer = ({ body, method }: { body: Record<string, unknown>; method: string }): unknown =>
       method === "DELETE" ? new Response(null, { status: 204 }) : started(body["requestId"]);
@@ -282,68 +312,5 @@ describe("tabs", () => {
     await here.client.deleteConversation("conv_1");
     await settled();
     expect(there.transport.lines).toHaveLength(3);
-  });
-});
-
-describe("the last position", () => {
-  const kept = new Map<string, string>();
-  const storage = {
-    getItem: (key: string) => kept.get(key) ?? null,
-    setItem: (key: string, value: string) => void kept.set(key, value),
-    removeItem: (key: string) => void kept.delete(key),
-  };
-
-  it("is kept across reloads: at each generation, and when the page is hidden", async () => {
-    const { client, transport, device } = scene(() => new Response(null, { status: 204 }), { storage });
-    client.conversation("conv_1").subscribe(() => {});
-    await settled();
-    transport.show(VIEW);
-    const events = exchange(1, "a", "hello", ["one", "two"]);
-    transport.say(...events.slice(0, 4));
-    const reloaded = (): unknown => scene(undefined, { storage }).client.lastPosition();
-    expect(reloaded()).toMatchObject({ conversationId: "conv_1", generationId: "gen_of_a" });
-    transport.say(...events.slice(4));
-    device.become("hidden");
-    expect(reloaded()).toEqual({ conversationId: "conv_1", generationId: "gen_of_a", seq: 8 });
-    await client.deleteConversation("conv_1");
-    expect(reloaded()).toBeNull();
-  });
-
-  it("is forgotten when the conversation is gone, whoever deleted it", async () => {
-    const channel = tabs();
-    const { client, transport } = scene(undefined, { storage, channel });
-    client.conversation("conv_1").subscribe(() => {});
-    await settled();
-    transport.show(VIEW);
-    const reloaded = (): unknown => scene(undefined, { storage }).client.lastPosition();
-    expect(reloaded()).not.toBeNull();
-    transport.last.sink.closed({
-      type: "refused",
-      error: new OutlastError({ status: 404, code: "not_found", detail: "gone" }),
-    });
-    expect([client.lastPosition(), reloaded()]).toEqual([null, null]);
-    const again = scene(undefined, { storage, channel });
-    again.client.conversation("conv_1").subscribe(() => {});
-    await settled();
-    again.transport.show(VIEW);
-    const other = scene(() => new Response(null, { status: 204 }), { channel });
-    await other.client.deleteConversation("conv_1");
-    expect([again.client.lastPosition(), reloaded()]).toEqual([null, null]);
-  });
-
-  it("is done without where storage is forbidden, full or broken", async () => {
-    const forbidden = () => {
-      throw new Error("forbidden");
-    };
-    const { client, transport, device } = scene(undefined, {
-      storage: { getItem: forbidden, setItem: forbidden, removeItem: forbidden },
-    });
-    client.conversation("conv_1").subscribe(() => {});
-    await settled();
-    transport.show(VIEW);
-    device.become("hidden");
-    expect(client.lastPosition()).toMatchObject({ conversationId: "conv_1" });
-    const strange = scene(undefined, { storage: { ...storage, getItem: () => "{" } });
-    expect(strange.client.lastPosition()).toBeNull();
   });
 });

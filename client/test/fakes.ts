@@ -1,4 +1,4 @@
-/** Real code that stands in for the network, the device and the other tabs. */
+/** Fakes of the network, the device and the other tabs. */
 
 import { emptyView, OutlastClient } from "../src/index.js";
 import type {
@@ -19,7 +19,7 @@ export interface Line {
   isOpen: boolean;
 }
 
-/** Connections that a test speaks through. */
+/** Connections that a test controls. */
 export class FakeTransport implements Transport {
   scarce = false;
   readonly lines: Line[] = [];
@@ -38,7 +38,7 @@ export class FakeTransport implements Transport {
     return this.lines.filter((line) => line.isOpen).length;
   }
 
-  /** Answers the newest connection with a view. */
+  /** Opens the newest connection with a snapshot. */
   show(view: View): void {
     this.last.sink.opened();
     this.last.sink.events([snapshot(view)]);
@@ -50,7 +50,7 @@ export class FakeTransport implements Transport {
 
   lose(): void {
     this.last.isOpen = false;
-    this.last.sink.closed({ type: "lost", detail: "the connection broke" });
+    this.last.sink.closed({ type: "lost", detail: "the connection was lost" });
   }
 }
 
@@ -79,7 +79,7 @@ export class FakeDevice implements Environment {
   }
 }
 
-/** Tabs that talk to each other. Like the real thing, a channel does not hear itself. */
+/** Channels between tabs. Like a real one, a channel does not receive its own messages. */
 export function tabs(): () => ChannelLike {
   const all: ChannelLike[] = [];
   return () => {
@@ -102,7 +102,7 @@ type Answer = (request: {
   init: RequestInit;
 }) => unknown;
 
-/** A server that answers as it is told. A thrown error is a network that fails; a `Response` is itself. */
+/** A server that replies with what `answer` returns. A thrown error is a network error; a `Response` is sent as it is. */
 export function answering(answer: Answer): typeof fetch {
   return async (input, init = {}) => {
     const { pathname, searchParams: search } = new URL(String(input));
@@ -122,7 +122,7 @@ export function problem(status: number, code: string, extra: object = {}): Respo
 
 export const OFFERS = { name: "outlast", version: "0", background: true, durability: "commit" };
 
-/** The answer to a start, as the server gives it. */
+/** The server's response to a start. */
 export const started = (requestId: unknown) => ({
   generationId: `gen_of_${requestId}`,
   conversationId: "conv_1",
@@ -166,7 +166,7 @@ export function snapshot(view: View): OutlastEvent {
 const ts = "2026-01-01T00:00:00.000Z";
 export const VIEW = emptyView("conv_1", ts);
 
-/** The events of an answered message, from a position on. */
+/** The events of a message and its answer, starting at a position. */
 export function exchange(
   from: number,
   requestId: string,
@@ -201,7 +201,7 @@ export function exchange(
   );
 }
 
-/** Lets everything happen that is waiting to happen now. */
+/** Lets pending promises settle. */
 export async function settled(): Promise<void> {
   for (let i = 0; i < 20; i += 1) await Promise.resolve();
 }

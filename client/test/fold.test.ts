@@ -64,7 +64,7 @@ describe("the fold", () => {
     for (const event of log(name)) view = frozen(apply(view, frozen(event)));
   });
 
-  it("leaves what an event does not touch as it was", () => {
+  it("keeps the identity of what an event does not touch", () => {
     const before = answering();
     const after = apply(before, delta(4, "Hello"));
     expect(after.messages).toBe(before.messages);
@@ -81,7 +81,7 @@ describe("the fold", () => {
     expect(closed.messages[0]).toMatchObject({ content: "Hello", status: "complete" });
   });
 
-  it("shows what an open message says before it is closed", () => {
+  it("shows the text of a message before it is closed", () => {
     const view = apply(answering(), delta(4, "Hel"));
     const message = view.messages[0]!;
     expect(message.content).toBe("");
@@ -89,7 +89,7 @@ describe("the fold", () => {
     expect(partsOf(view, message)).toEqual([{ type: "text", text: "Hel" }]);
   });
 
-  it("skips an event that it does not know, but not its position", () => {
+  it("ignores an unknown event, but not its position", () => {
     const before = answering();
     const strange = { ...envelope, seq: 4, type: "moon.risen", payload: {} } as unknown as OutlastEvent;
     const after = apply(before, strange);
@@ -97,7 +97,19 @@ describe("the fold", () => {
     expect({ ...after, lastSeq: 3, conversation: before.conversation }).toEqual(before);
   });
 
-  it("tolerates events of tools, and words and turns that belong nowhere", () => {
+  it("sets a title, keeps it when only metadata changes, and clears it", () => {
+    const update = (seq: number, payload: object): OutlastEvent =>
+      ({ ...envelope, seq, type: "conversation.updated", payload }) as OutlastEvent;
+    let view = apply(answering(), update(4, { title: "Sky" }));
+    expect(view.conversation.title).toBe("Sky");
+    view = apply(view, update(5, { metadata: { tab: 1 } }));
+    expect(view.conversation).toMatchObject({ title: "Sky", metadata: { tab: 1 } });
+    view = apply(view, update(6, { title: null }));
+    expect(view.conversation).toMatchObject({ title: null, metadata: { tab: 1 } });
+    expect(apply(view, update(7, { metadata: null })).conversation.metadata).toBeNull();
+  });
+
+  it("tolerates tool events, and events of unknown messages and generations", () => {
     const calls: OutlastEvent[] = [
       { ...envelope, seq: 4, type: "usage", payload: { inputTokens: 1, outputTokens: 1 } },
       { ...envelope, seq: 5, type: "tool.output", payload: { toolUseId: "t", stream: "stdout", text: "hi" } },
@@ -148,7 +160,7 @@ describe("the fold", () => {
     expect(view.messages).toEqual(answering().messages);
   });
 
-  it("takes thousands of deltas among ten thousand messages without copying them", () => {
+  it("applies thousands of deltas among ten thousand messages without copying them", () => {
     const start = answering();
     const message = { ...start.messages[0]!, id: "old", status: "complete" as const };
     const many = { ...start, messages: [...Array<typeof message>(10_000).fill(message), ...start.messages] };

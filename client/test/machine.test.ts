@@ -9,9 +9,9 @@ const refused = (status: number, code: string, retryAfterMs: number | null = nul
   type: "refused",
   error: new OutlastError({ status, code, detail: code }, retryAfterMs),
 });
-const lost: Why = { type: "lost", detail: "the connection broke" };
+const lost: Why = { type: "lost", detail: "the connection was lost" };
 
-/** Carries out effects the way the follower does, and fails where it would go wrong. */
+/** Carries out effects as the follower does, and fails on effects that contradict each other. */
 class World {
   machine: Machine;
   open: number | null = null;
@@ -72,7 +72,7 @@ class World {
     return this.ring(timer);
   }
 
-  /** Does nothing if it is not set. */
+  /** Does nothing if the timer is not set. */
   ring(timer: Timer): this {
     return this.timers.delete(timer) ? this.say({ type: timer }) : this;
   }
@@ -85,7 +85,7 @@ class World {
 const live = (): World => new World().opened().heard("snapshot");
 
 describe("a connection", () => {
-  it("begins at once, also on a device that says it is offline", () => {
+  it("starts at once, even if the device reports no network", () => {
     expect(new World().now).toBe("connecting");
     expect(new World(begin({ online: false, visible: true })).now).toBe("connecting");
   });
@@ -97,27 +97,27 @@ describe("a connection", () => {
     expect(new World().opened().heard("events").rings("settle").now).toBe("live");
   });
 
-  it("that breaks says why, waits, and comes back", () => {
+  it("that is lost says why, waits, and reconnects", () => {
     const world = live().closed(lost);
     expect(world.machine.connection).toMatchObject({ type: "waiting", because: "lost", reason: lost.detail });
     expect(world.rings("retry").now).toBe("connecting");
   });
 
-  it("that has been silent for too long is dead", () => {
+  it("that was silent for too long is dead", () => {
     const world = live();
     expect(world.timers.get("silence")).toBe(limits.SILENCE_LIMIT_MS);
     world.rings("silence");
-    expect(world.machine.connection).toMatchObject({ type: "waiting", reason: "the server does not answer" });
+    expect(world.machine.connection).toMatchObject({ type: "waiting", reason: "the server did not respond" });
     expect(world.open).toBeNull();
   });
 
   it("that does not open is given up", () => {
     const world = new World();
     expect(world.timers.get("silence")).toBe(limits.CONNECT_LIMIT_MS);
-    expect(world.rings("silence").machine.connection).toMatchObject({ reason: "the server does not answer" });
+    expect(world.rings("silence").machine.connection).toMatchObject({ reason: "the server did not respond" });
   });
 
-  it("waits longer after each failure, up to a cap, and any part of that", () => {
+  it("waits a random part of a delay that grows with each failure, up to a cap", () => {
     const world = new World();
     const delays: number[] = [];
     for (let i = 0; i < 10; i += 1) {
@@ -131,40 +131,40 @@ describe("a connection", () => {
     expect(world.closed(lost).timers.get("retry")).toBe(0);
   });
 
-  it("that brought something begins anew with short waits, however soon it breaks", () => {
+  it("that delivered events resets the delay, however soon it is lost", () => {
     const world = new World().closed(lost).rings("retry").closed(lost).rings("retry");
     expect(world.opened().heard("nothing").closed(lost).timers.get("retry")).toBe(1998);
     expect(world.rings("retry").opened().heard("snapshot").closed(lost).timers.get("retry")).toBe(3996);
     expect(world.rings("retry").opened().heard("events").closed(lost).timers.get("retry")).toBe(500);
   });
 
-  it("that held begins anew with short waits; one that only opened does not", () => {
+  it("that lasted resets the delay; one that only opened does not", () => {
     const world = new World().closed(lost).rings("retry").closed(lost).rings("retry");
     expect(world.opened().closed(lost).timers.get("retry")).toBe(1998);
     world.rings("retry").opened().rings("healthy").closed(lost);
     expect(world.timers.get("retry")).toBe(500);
   });
 
-  it("comes back in the moment the page is visible or the device online", () => {
+  it("reconnects at once when the page is visible or the device online", () => {
     expect(live().closed(lost).say({ type: "visible", silentMs: 0 }).now).toBe("connecting");
     expect(live().closed(lost).say({ type: "online" }).now).toBe("connecting");
     expect(live().closed(lost).say({ type: "wake" }).now).toBe("connecting");
   });
 
-  it("is not trusted by somebody who comes back after a long silence", () => {
+  it("is replaced when the page becomes visible after a long silence", () => {
     expect(live().say({ type: "visible", silentMs: 1_000 }).now).toBe("live");
     const world = live().say({ type: "visible", silentMs: limits.SUSPECT_MS });
     expect([world.now, world.opens]).toEqual(["connecting", 2]);
   });
 
-  it("is kept while the device says it is offline, and made anew when the network is back", () => {
+  it("is kept while the device reports no network, and replaced when it is online again", () => {
     const world = live().say({ type: "offline" });
     expect(world.now).toBe("live");
     expect(world.say({ type: "online" }).now).toBe("connecting");
     expect(live().say({ type: "online" }).now).toBe("live");
   });
 
-  it("that breaks without a network is offline, and tries now and then all the same", () => {
+  it("that is lost without a network is offline, and still tries now and then", () => {
     const world = live().say({ type: "offline" }).closed(lost);
     expect(world.now).toBe("offline");
     expect(world.timers.has("retry")).toBe(true);
@@ -186,14 +186,14 @@ describe("a connection", () => {
     }
   });
 
-  it("refused for now comes back, and not before the server wants it to", () => {
+  it("refused for now reconnects, and not before the server allows it", () => {
     const world = new World().closed(refused(503, "store_unavailable", 3_000));
     expect(world.machine.connection).toMatchObject({ type: "waiting", because: "refused" });
     expect(world.timers.get("retry")).toBe(3_500);
     expect(new World().closed(refused(429, "limit_reached", 1e9)).timers.get("retry")).toBeLessThan(121_000);
   });
 
-  it("refused for now is patient, whatever happens; only a person overrides it", () => {
+  it("refused for now waits, whatever happens, unless a person overrides it", () => {
     const world = new World().closed(refused(503, "draining", 30_000));
     for (const input of [
       { type: "wake" },
@@ -207,7 +207,7 @@ describe("a connection", () => {
     expect(world.say({ type: "restart" }).now).toBe("connecting");
   });
 
-  it("to something that was handed out never forgets its position, and fails if that is of no use", () => {
+  it("whose events cannot be taken back never forgets its position, and fails if it is useless", () => {
     const gap: Why = { type: "gap", detail: "position 5 after 5" };
     const world = new World();
     world.final = true;
@@ -220,17 +220,17 @@ describe("a connection", () => {
     expect(ahead.forgets).toBe(0);
   });
 
-  it("whose position lies ahead of the log forgets it and begins anew", () => {
+  it("whose position is ahead of the log forgets it and starts over", () => {
     const world = new World().closed(refused(409, "cursor_ahead"));
     expect([world.now, world.forgets]).toEqual(["waiting", 1]);
   });
 
-  it("with a gap forgets its position, and begins anew", () => {
+  it("with a gap forgets its position and starts over", () => {
     const world = live().closed({ type: "gap", detail: "7 came after 5" });
     expect([world.now, world.forgets]).toEqual(["waiting", 1]);
   });
 
-  it("of a hidden page is given back after a while, looks in now and then, and returns with the page", () => {
+  it("of a hidden page is closed after a while, reopened now and then, and again with the page", () => {
     const world = live().say({ type: "hidden" });
     expect(world.now).toBe("live");
     expect(world.rings("release").machine.connection).toMatchObject({ type: "waiting", because: "hidden" });
@@ -249,7 +249,7 @@ describe("a connection", () => {
     expect(world.rings("release").now).toBe("waiting");
   });
 
-  it("hears nothing from those before it", () => {
+  it("ignores reports of earlier connections", () => {
     const world = live().closed(lost).rings("retry");
     world.say({ type: "closed", number: 1, why: lost }).say({ type: "opened", number: 1 });
     expect(world.now).toBe("connecting");
@@ -312,7 +312,7 @@ describe("whatever happens, in whatever order", () => {
   );
   const starts = fc.record({ online: fc.boolean(), visible: fc.boolean() });
 
-  it("it is live, or over, or says why not and when it will try again; and it never connects twice at once", () => {
+  it("it is live, or ended, or says why not and when it will try again, and never has two connections", () => {
     fc.assert(
       fc.property(starts, happenings, (start, all) => {
         const world = new World(begin(start));
@@ -335,7 +335,7 @@ describe("whatever happens, in whatever order", () => {
     );
   });
 
-  it("a network that works again leads to live, unless it was refused for good", () => {
+  it("it becomes live when the network works again, unless it was refused for good", () => {
     fc.assert(
       fc.property(starts, happenings, (start, all) => {
         const world = new World(begin(start));

@@ -17,7 +17,7 @@ afterEach(() => {
 });
 
 describe("a page", () => {
-  it("tells when it is hidden, shown, frozen and thawed, and when the device loses its network", () => {
+  it("reports when it is hidden, shown, frozen and thawed, and when the device loses its network", () => {
     const said: string[] = [];
     const stop = surroundings.watch((what) => said.push(what));
     visibility = "hidden";
@@ -31,7 +31,7 @@ describe("a page", () => {
     expect(said).toHaveLength(6);
   });
 
-  it("tells its listeners once a frame, and without frames while it is hidden", async () => {
+  it("calls its listeners once per frame, and without frames while it is hidden", async () => {
     const frames: FrameRequestCallback[] = [];
     const cancelled: number[] = [];
     vi.stubGlobal("requestAnimationFrame", (frame: FrameRequestCallback) => frames.push(frame));
@@ -46,12 +46,12 @@ describe("a page", () => {
     oncePerFrame(() => (flushed += 1));
     vi.advanceTimersByTime(1_000);
     expect(flushed).toBeGreaterThan(1);
-    // Frames that never came do not pile up for the moment when the page is seen again.
+    // Frames that were missed do not pile up until the page is visible again.
     expect(cancelled).toEqual([1, 2]);
     vi.unstubAllGlobals();
   });
 
-  it("is rendered at most once a frame, however fast the words come", async () => {
+  it("renders at most once per frame, however fast the text arrives", async () => {
     const frames: FrameRequestCallback[] = [];
     vi.stubGlobal("requestAnimationFrame", (frame: FrameRequestCallback) => frames.push(frame));
     const transport = new FakeTransport();
@@ -71,7 +71,7 @@ describe("a page", () => {
     expect(conversation.snapshot().view?.messages).toHaveLength(2);
     vi.advanceTimersByTime(1_000);
     expect(told).toBe(1);
-    expect(localStorage.getItem("outlast:position:http://outlast.test")).toContain("gen_of_a");
+    expect(localStorage.getItem("outlast:local:position:http://outlast.test")).toContain("gen_of_a");
     conversation.close();
     vi.unstubAllGlobals();
   });

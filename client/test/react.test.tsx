@@ -8,10 +8,16 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { applyAll } from "../src/fold.js";
 import { textOf } from "../src/index.js";
 import type { OutlastEvent } from "../src/index.js";
-import { OutlastProvider, useConversation, useConversations, useGeneration } from "../src/react/index.js";
+import {
+  OutlastProvider,
+  useCapabilities,
+  useConversation,
+  useConversations,
+  useGeneration,
+} from "../src/react/index.js";
 import type { UseConversation, UseGeneration } from "../src/react/index.js";
 import { RELEASE_GRACE_MS } from "../src/store.js";
-import { exchange, scene, settled, started, VIEW } from "./fakes.js";
+import { answering, exchange, scene, settled, started, VIEW } from "./fakes.js";
 import type { Scene } from "./fakes.js";
 
 let root: Root | null = null;
@@ -59,7 +65,7 @@ const lines = (place: HTMLElement): (string | null)[] =>
   [...place.querySelectorAll("li")].map((line) => line.textContent);
 
 describe("a component", () => {
-  it("follows a conversation over one connection, also in strict mode", async () => {
+  it("follows a conversation over one connection, even in strict mode", async () => {
     const stage = scene();
     const place = await show(stage, <Chat id="conv_1" />);
     expect(stage.transport.lines).toHaveLength(1);
@@ -70,7 +76,7 @@ describe("a component", () => {
     expect(stage.transport.openLines).toBe(1);
   });
 
-  it("shows what it sends at once and only once", async () => {
+  it("shows what it sends at once, without duplicates", async () => {
     const stage = scene(({ body }) => started(body["requestId"]));
     const place = await show(stage, <Chat id="conv_1" />);
     await act(async () => stage.transport.show(VIEW));
@@ -80,7 +86,7 @@ describe("a component", () => {
     expect(lines(place)).toEqual(["hello", "hi"]);
   });
 
-  it("lets go of the connection when it is gone, and finds everything again when it comes back", async () => {
+  it("closes the connection when it unmounts, and finds everything again when it mounts", async () => {
     const stage = scene();
     await show(stage, <Chat id="conv_1" />);
     await act(async () => stage.transport.show(applyAll(VIEW, exchange(1, "a", "hello", ["hi"]))));
@@ -92,7 +98,7 @@ describe("a component", () => {
     expect(stage.transport.last.target.after).toBe(7);
   });
 
-  it("begins a new conversation, and goes on with it when it is given its id", async () => {
+  it("starts a new conversation, and continues with it when it gets its id", async () => {
     const stage = scene(({ body }) => started(body["requestId"]));
     const place = await show(stage, <Chat id={null} />);
     expect(stage.transport.lines).toHaveLength(0);
@@ -140,7 +146,7 @@ describe("a component", () => {
     expect(stage.transport.last.target.path).toBe("/v1/conversations/conv_2");
   });
 
-  it("keeps the same functions from one rendering to the next", async () => {
+  it("keeps the same functions from one render to the next", async () => {
     const stage = scene();
     await show(stage, <Chat id="conv_1" />);
     const { send, cancel } = now;
@@ -149,7 +155,7 @@ describe("a component", () => {
     expect(now.send).toBe(send);
   });
 
-  it("can watch the generation alone", async () => {
+  it("can follow only the generation", async () => {
     let generation!: UseGeneration;
     function Status(): ReactNode {
       generation = useGeneration("conv_1");
@@ -179,18 +185,22 @@ describe("a component", () => {
     });
   });
 
-  it("decides about the tool call that it showed", async () => {
+  it("i8_decides_about_the_question_that_it_showed", async () => {
     let generation!: UseGeneration;
     function Status(): ReactNode {
       generation = useGeneration("conv_1");
       return generation.pendingApproval?.toolUseId;
     }
-    const decided: string[] = [];
-    const stage = scene(({ path }) => (decided.push(path), { success: true, status: "running" }));
+    const decided: unknown[] = [];
+    const stage = scene(
+      ({ path, body }) => (decided.push([path, body]), { success: true, status: "running" }),
+    );
     await show(stage, <Status />);
     const [added, queued, begun] = exchange(1, "a", "hello", []);
-    const event = (seq: number, type: string, toolUseId: string): OutlastEvent =>
-      ({ ...begun!, seq, type, payload: { toolUseId, toolName: "bash", toolInput: {} } }) as OutlastEvent;
+    const event = (seq: number, type: string, toolUseId: string): OutlastEvent => {
+      const payload = { toolUseId, toolName: "bash", toolInput: {}, hash: `hash of ${toolUseId}` };
+      return { ...begun!, seq, type, payload } as OutlastEvent;
+    };
     await act(async () => stage.transport.show(applyAll(VIEW, [added!, queued!, begun!])));
     await act(async () => stage.transport.say(event(4, "approval.requested", "call_1")));
     const shown = generation;
@@ -199,7 +209,31 @@ describe("a component", () => {
     );
     expect(generation.pendingApproval?.toolUseId).toBe("call_2");
     await act(() => shown.submitApproval("approve"));
-    expect(decided).toEqual(["/v1/generations/gen_of_a/approvals/call_1"]);
+    expect(decided).toEqual([
+      ["/v1/generations/gen_of_a/approvals/call_1", { decision: "approve", hash: "hash of call_1" }],
+    ]);
+  });
+
+  it("b9_can_show_what_the_server_offers, once it is known", async () => {
+    let isUp = false;
+    function Offer(): ReactNode {
+      const offered = useCapabilities();
+      return <li>{offered === null ? "unknown" : offered.background ? "background" : "foreground"}</li>;
+    }
+    const fetch = answering(() => {
+      if (!isUp) throw new TypeError("fetch failed");
+      return { name: "outlast", version: "9" };
+    });
+    const stage = scene(undefined, { fetch });
+    const place = await show(stage, <Offer />);
+    await act(() => vi.advanceTimersByTimeAsync(60_000));
+    expect(lines(place)).toEqual(["unknown"]);
+    isUp = true;
+    await act(async () => {
+      stage.device.become("online");
+      await settled();
+    });
+    expect(lines(place)).toEqual(["foreground"]);
   });
 
   it("can show the list", async () => {
@@ -215,7 +249,7 @@ describe("a component", () => {
     expect(lines(place)).toEqual(["conv_1"]);
   });
 
-  it("is rendered on a server without a connection, and taken over by the page as it is", async () => {
+  it("is rendered on a server without a connection, and hydrated", async () => {
     const stage = scene();
     const app = (
       <OutlastProvider client={stage.client}>

@@ -13,7 +13,7 @@ const texts = (conversation: Conversation): string[] => {
 };
 
 describe("a message", () => {
-  it("is shown once, whichever comes first: its answer, its event, or a snapshot", async () => {
+  it("is shown once, whichever comes first: the response, its event, or a snapshot", async () => {
     for (const order of ["answer", "event", "snapshot", "finished snapshot"] as const) {
       let answer: () => void = () => {};
       const { client, transport } = scene(async ({ body }) => {
@@ -45,7 +45,7 @@ describe("a message", () => {
     }
   });
 
-  it("is sent again under the same name while the network fails", async () => {
+  it("is retried under the same request id while the network fails", async () => {
     const names = new Set<unknown>();
     let tries = 0;
     const { client } = scene(({ body }) => {
@@ -60,7 +60,7 @@ describe("a message", () => {
     expect([tries, names.size]).toEqual([4, 1]);
   });
 
-  it("that cannot be sent stays, says why, and can be sent again under the same name or taken away", async () => {
+  it("that cannot be sent stays, says why, and can be sent again under the same request id or discarded", async () => {
     const names: unknown[] = [];
     let isUp = false;
     const { client } = scene(({ body }) => {
@@ -81,7 +81,7 @@ describe("a message", () => {
     await expect(conversation.resend("another")).rejects.toMatchObject({ code: "nothing_there" });
   });
 
-  it("whose answer is lost for good but that stands in the log was sent", async () => {
+  it("whose response is lost for good but that is in the log counts as sent", async () => {
     const { client, transport } = scene(() => {
       throw new TypeError("fetch failed");
     });
@@ -99,7 +99,7 @@ describe("a message", () => {
     expect(conversation.snapshot().error).toBeNull();
   });
 
-  it("that is given up is no error", async () => {
+  it("that is aborted is no error", async () => {
     const stop = new AbortController();
     const { client } = scene(
       ({ init }) =>
@@ -118,7 +118,7 @@ describe("a message", () => {
     });
   });
 
-  it("in a new conversation makes it; one that follows at once goes to the same", async () => {
+  it("creates a new conversation; one that follows at once goes to the same", async () => {
     const bodies: unknown[] = [];
     const { client, transport } = scene(
       ({ body }) => (bodies.push(body["conversationId"]), started(body["requestId"])),
@@ -134,7 +134,7 @@ describe("a message", () => {
     expect(texts(conversation)).toEqual(["one", "two"]);
   });
 
-  it("that was sent can be stopped before anything of it was heard", async () => {
+  it("that was sent can be stopped before any event has arrived", async () => {
     const cancelled: string[] = [];
     const { client } = scene(({ path, body }) => {
       if (!path.endsWith("/cancel")) return started(body["requestId"]);
@@ -149,7 +149,7 @@ describe("a message", () => {
     expect(cancelled).toEqual([`/v1/generations/gen_of_${requestId}/cancel`]);
   });
 
-  it("arrives after the one that was sent before it, also where that has to be tried again", async () => {
+  it("arrives after the one that was sent before it, even if that one is retried", async () => {
     const arrived: unknown[] = [];
     let tries = 0;
     const { client } = scene(({ body }) => {
@@ -164,7 +164,7 @@ describe("a message", () => {
     expect(arrived).toEqual(["one", "two"]);
   });
 
-  it("that failed takes its error along when it is taken away, or turns out to have arrived", async () => {
+  it("that failed takes its error along when it is discarded, or turns out to have arrived", async () => {
     const { client, transport } = scene(() => problem(429, "limit_reached"));
     const conversation = client.conversation("conv_1");
     conversation.subscribe(() => {});
@@ -181,7 +181,7 @@ describe("a message", () => {
     }
   });
 
-  it("waits for the network without spending tries, and goes out in the moment it is back", async () => {
+  it("waits for the network without using up tries, and goes out when it is back", async () => {
     let tries = 0;
     let isUp = false;
     const { client, device } = scene(({ body }) => {
@@ -201,7 +201,7 @@ describe("a message", () => {
     await expect(sent).resolves.toMatchObject({ conversationId: "conv_1" });
   });
 
-  it("is tried again at once when somebody looks, and not in a burst without that", async () => {
+  it("is retried at once when the page becomes visible, and not in bursts otherwise", async () => {
     vi.spyOn(Math, "random").mockReturnValue(0);
     let tries = 0;
     const { client, device } = scene(() => {
@@ -220,7 +220,7 @@ describe("a message", () => {
     vi.restoreAllMocks();
   });
 
-  it("can be sent under a name that was given before, by a page that was reloaded", async () => {
+  it("can be sent under the request id of an earlier page", async () => {
     const names: unknown[] = [];
     const { client } = scene(({ body }) => (names.push(body["requestId"]), started(body["requestId"])));
     const conversation = client.conversation("conv_1");

@@ -10,21 +10,21 @@ function read(chunks: Iterable<Uint8Array>): string[] {
 }
 
 describe("the parser of Server-Sent Events", () => {
-  it("hands out the data of each event and skips comments, ids and names", () => {
+  it("returns the data of each event and skips comments, ids and types", () => {
     const stream =
       ": hello\n\nid: 1\nevent: chat.delta\ndata: one\n\n: keep-alive\n\ndata: two\ndata: lines\n\n";
     expect(read([bytes(stream)])).toEqual(["one", "two\nlines"]);
   });
 
-  it("takes off one space after the colon and no more", () => {
+  it("removes only one space after the colon", () => {
     expect(read([bytes("data:a\n\ndata: b\n\ndata:  c\n\ndata\n\n")])).toEqual(["a", "b", " c", ""]);
   });
 
-  it("keeps an unfinished event to itself", () => {
+  it("holds back an incomplete event", () => {
     expect(read([bytes("data: whole\n\ndata: half\n")])).toEqual(["whole"]);
   });
 
-  it("takes off a byte order mark, but only at the beginning", () => {
+  it("removes a byte order mark, but only at the start", () => {
     expect(read([Uint8Array.of(0xef), Uint8Array.of(0xbb, 0xbf), bytes("data: \ufeffx\n\n")])).toEqual([
       "\ufeffx",
     ]);
@@ -57,18 +57,18 @@ describe("the parser of Server-Sent Events", () => {
     );
   });
 
-  it("refuses an event that never ends, also when it has no line end", () => {
+  it("refuses an event that is too long, even without a line end", () => {
     for (const end of ["", "\n"]) {
       const parser = new SseParser();
       const piece = bytes("data: on and on".padEnd(MAX_EVENT_LENGTH / 16, "x") + end);
       for (let i = 0; i < 15; i += 1) expect(parser.push(piece)).toEqual([]);
       expect(() => [piece, piece].map((piece) => parser.push(piece)), end).toThrow(
-        "an event could not be read",
+        "received an event that is too long",
       );
     }
   });
 
-  it("counts each event for itself", () => {
+  it("counts the length of each event separately", () => {
     const parser = new SseParser();
     const event = bytes(`data: ${"x".repeat(MAX_EVENT_LENGTH / 4)}\n\n`);
     for (let i = 0; i < 6; i += 1) expect(parser.push(event)).toHaveLength(1);

@@ -33,7 +33,7 @@ const http = (fetch: typeof globalThis.fetch): Http =>
   });
 
 describe("Server-Sent Events", () => {
-  it("are asked for after a position, with the headers, and read as they come", async () => {
+  it("are requested after a position, with the headers, and read as they arrive", async () => {
     const asked: unknown[] = [];
     let push: (text: string) => void = () => {};
     let end: () => void = () => {};
@@ -63,7 +63,7 @@ describe("Server-Sent Events", () => {
     expect(said).toEqual(["opened", 6, "alive", 7, "alive", "lost"]);
   });
 
-  it("that are refused say why, and those that are something else are no stream", async () => {
+  it("that are refused say why, and a response that is something else is an error", async () => {
     const answers: [Response, string][] = [
       [problem(404, "not_found"), "refused"],
       [new Response("<html>", { headers: { "content-type": "text/html" } }), "lost"],
@@ -115,7 +115,7 @@ describe("a WebSocket", () => {
     return { said, close, socket };
   };
 
-  it("says hello with its position, and tells events from answers", () => {
+  it("says hello with its position, and tells events from replies", () => {
     const { said, socket } = dial(5);
     expect(socket.url).toBe("wss://outlast.test/v1/conversations/c/ws");
     socket.onopen?.({} as never);
@@ -127,7 +127,7 @@ describe("a WebSocket", () => {
     expect(dial(null).socket.sent).toEqual([]);
   });
 
-  it("asks whether the server is there when nothing was heard for a while", () => {
+  it("sends a ping after a silence", () => {
     const { socket, close } = dial(null);
     socket.onopen?.({} as never);
     vi.advanceTimersByTime(PROBE_MS - 1);
@@ -146,7 +146,7 @@ describe("a WebSocket", () => {
 describe("either way", () => {
   const target = { path: "/x", after: null };
 
-  it("falls back in the same breath when the first does not open, and stays when that happens again", () => {
+  it("falls back at once when the first does not open, and for good when that happens again", () => {
     const [first, second] = [new FakeTransport(), new FakeTransport()];
     second.scarce = true;
     const either = eitherTransport(first, second);
@@ -162,7 +162,7 @@ describe("either way", () => {
     expect([first.lines.length, second.lines.length]).toEqual([2, 3]);
   });
 
-  it("falls back when the first cannot even be made", () => {
+  it("falls back when the first cannot be created", () => {
     const second = new FakeTransport();
     const first = {
       scarce: false,
@@ -180,7 +180,7 @@ describe("either way", () => {
     expect(second.openLines).toBe(0);
   });
 
-  it("learns nothing from a server that refuses both, and nothing from one that was open", () => {
+  it("learns nothing from a server that refuses both, or from a connection that was open", () => {
     const [first, second] = [new FakeTransport(), new FakeTransport()];
     const either = eitherTransport(first, second);
     for (let turn = 0; turn < 5; turn += 1) {
@@ -198,7 +198,7 @@ describe("either way", () => {
     expect([first.lines.length, second.lines.length]).toEqual([6, 5]);
   });
 
-  it("does not wait for a first that is swallowed, and closes what is open", () => {
+  it("does not wait for a first that is swallowed, and closes the open one", () => {
     const [first, second] = [new FakeTransport(), new FakeTransport()];
     const close = eitherTransport(first, second).open(target, recorder().sink);
     vi.advanceTimersByTime(SOCKET_LIMIT_MS);

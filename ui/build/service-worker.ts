@@ -1,6 +1,6 @@
 /**
- * Makes `sw.js`: the template with the list of this build's files. Its name for the cache is made of them, so
- * that a new build is a new cache and an old one is thrown away.
+ * Generates `sw.js` from the template and the list of built files. The cache is named after their hash, so that a
+ * new build gets a new cache and the old one is deleted.
  */
 
 import { createHash } from "node:crypto";

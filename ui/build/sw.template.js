@@ -1,5 +1,5 @@
-// Keeps the shell of the app, so that it opens without a network. Nothing of a conversation is ever kept here:
-// what the server knows is asked of the server, and everything under /v1 passes by untouched.
+// Caches the files of the app, so that it opens without a network. Conversations are never cached: everything under
+// /v1 goes to the server.
 
 const CACHE = "outlast-shell-" + "%VERSION%";
 const FILES = ["%FILES%"];
@@ -33,9 +33,9 @@ self.addEventListener("fetch", (event) => {
   const url = new URL(request.url);
   if (request.method !== "GET" || url.origin !== self.location.origin) return;
   const isPage = request.mode === "navigate" && /^\/(?:$|c\/|inspect\/)/.test(url.pathname);
-  // The page from the network, so that a new version is seen at once; from the cache where there is none.
+  // The page comes from the network, so that a new version shows at once, and from the cache when offline.
   if (isPage) event.respondWith(fetch(request).catch(() => kept("/")));
-  // The rest has its content in its name, or changes with the cache.
+  // The names of assets contain their hash. Other files change with the cache.
   else if (url.pathname.startsWith("/assets/")) event.respondWith(kept(url.pathname, request));
   else if (FILES.includes(url.pathname) && url.pathname !== "/")
     event.respondWith(fetch(request).catch(() => kept(url.pathname)));

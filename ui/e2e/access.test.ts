@@ -1,4 +1,4 @@
-/** For everyone: with a keyboard alone, with a screen reader, on a phone, in light and in dark. */
+/** Accessibility: keyboard only, screen reader, phone, light and dark. */
 
 import axe from "axe-core";
 import type { Page } from "playwright-core";
@@ -15,7 +15,7 @@ afterEach(() => expect(stage.complaints()).toEqual([]));
 const RICH =
   "# Title\n\nSome **words** and `code`, [a link](https://example.org).\n\n- a\n- b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\nlet a = 1;\n```\n";
 
-/** What axe-core finds that keeps people out. */
+/** Serious and critical violations that axe-core finds. */
 async function barriers(page: Page): Promise<readonly string[]> {
   await page.evaluate(axe.source);
   const found = await page.evaluate(() => (globalThis as unknown as { axe: typeof axe }).axe.run(document));
@@ -25,7 +25,7 @@ async function barriers(page: Page): Promise<readonly string[]> {
 }
 
 describe.each(["light", "dark"] as const)("in %s", (colorScheme) => {
-  it.each([1280, 390])("no page keeps anybody out at %i pixels", async (width) => {
+  it.each([1280, 390])("no page has an accessibility violation at %i pixels", async (width) => {
     const context = await stage.context({
       colorScheme,
       viewport: { width, height: 800 },
@@ -46,7 +46,7 @@ describe.each(["light", "dark"] as const)("in %s", (colorScheme) => {
       await page.getByRole("button", { name: "Show conversations" }).click();
       await page.locator(".conversation-row").first().waitFor();
       expect(await barriers(page)).toEqual([]);
-      await page.getByRole("button", { name: "Close the list" }).click();
+      await page.getByRole("button", { name: "Close conversations" }).click();
     }
     const failing = stage.upstream.script(`bad-${name}`, { pieces: [], fails: { times: 9, status: 400 } });
     await page.getByRole("textbox", { name: "Message" }).fill(failing);
@@ -59,15 +59,14 @@ describe.each(["light", "dark"] as const)("in %s", (colorScheme) => {
       .click();
     await page.locator(".event").first().click();
     expect(await barriers(page)).toEqual([]);
-    // Nothing is wider than the screen.
+    // No horizontal scrolling.
     expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(width);
     await context.close();
   });
 });
 
-it("everything can be done with the keyboard, and it shows where one is", async () => {
+it("everything can be done with the keyboard, and the focus is always visible", async () => {
   const page = await stage.page();
-  // Whoever opens the page may write at once.
   await until("the field has the focus", async () => (await focused(page)) === "Message");
   await page.keyboard.type(stage.upstream.script("keys", { pieces: words(30), holdAfter: 20 }));
   await page.keyboard.press("Shift+Enter");
@@ -93,7 +92,7 @@ it("everything can be done with the keyboard, and it shows where one is", async 
       const active = document.activeElement;
       if (active === null || active === document.body) return true;
       const ring = (element: Element): boolean => getComputedStyle(element).outlineStyle !== "none";
-      // A field inside of a frame may show it at the frame.
+      // A field within a frame may show the focus at the frame.
       return (
         ring(active) ||
         active.closest(".search, .composer-box, .rename") !== null ||
@@ -116,7 +115,7 @@ it("everything can be done with the keyboard, and it shows where one is", async 
   await page.context().close();
 });
 
-it("what happens is said aloud in whole sentences, not word by word", async () => {
+it("screen readers hear whole sentences, not every word", async () => {
   const page = await stage.page();
   await page.evaluate(() => {
     const said: string[] = [];
@@ -136,7 +135,10 @@ it("what happens is said aloud in whole sentences, not word by word", async () =
       return all.at(-1)?.includes("complete") ? all : null;
     }),
   );
-  expect(said.map((words) => words.trim())).toEqual(["Answering", "The answer is complete."]);
+  expect(said.map((words) => words.trim())).toEqual([
+    "The assistant is answering.",
+    "The answer is complete.",
+  ]);
   await agrees(stage, page);
   await page.context().close();
 });
@@ -153,7 +155,7 @@ function focused(page: Page): Promise<string> {
   });
 }
 
-it("Escape closes the drawer and not the answer, and the focus goes in and out with it", async () => {
+it("Escape closes the drawer without stopping the answer, and the focus moves in and out with it", async () => {
   const context = await stage.context({ viewport: { width: 390, height: 800 } });
   const page = await stage.page("/", context);
   await say(page, stage.upstream.script("drawer", { pieces: words(60), holdAfter: 30 }));
@@ -161,7 +163,7 @@ it("Escape closes the drawer and not the answer, and the focus goes in and out w
   await page.getByRole("button", { name: "Show conversations" }).click();
   await page.locator(".conversation-row").first().waitFor();
   expect(await page.evaluate(() => document.activeElement?.closest("nav") !== null)).toBe(true);
-  // What is behind it cannot be reached.
+  // The page behind it cannot be reached.
   for (let count = 0; count < 12; count += 1) {
     await page.keyboard.press("Tab");
     expect(await page.evaluate(() => document.activeElement?.closest("main") ?? null)).toBeNull();
@@ -176,7 +178,7 @@ it("Escape closes the drawer and not the answer, and the focus goes in and out w
   await context.close();
 });
 
-it("conversations are renamed and deleted, and model and colours chosen, with the keyboard alone", async () => {
+it("conversations are renamed and deleted, and model and theme chosen, with the keyboard alone", async () => {
   const page = await stage.page();
   stage.allow(page, /\b404\b/);
   await say(page, stage.upstream.script("named", { pieces: words(3) }));
@@ -201,11 +203,11 @@ it("conversations are renamed and deleted, and model and colours chosen, with th
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
   await until("the field has the focus", async () => (await focused(page)) === "Message");
-  await page.getByRole("button", { name: /^Colours/ }).focus();
+  await page.getByRole("button", { name: /^Theme/ }).focus();
   await page.keyboard.press("Enter");
-  expect(await focused(page)).toMatch(/^Colours: light/);
+  expect(await focused(page)).toMatch(/^Theme: light/);
   await page.keyboard.press("Space");
-  expect(await focused(page)).toMatch(/^Colours: dark/);
+  expect(await focused(page)).toMatch(/^Theme: dark/);
   await page.getByLabel("Model").focus();
   await page.keyboard.press("d");
   await page.keyboard.press("e");
@@ -214,7 +216,7 @@ it("conversations are renamed and deleted, and model and colours chosen, with th
   await page.context().close();
 });
 
-it("who stops, retries or continues with the keyboard stays where they are", async () => {
+it("the focus stays nearby after stopping and retrying with the keyboard", async () => {
   const page = await stage.page();
   await say(page, stage.upstream.script("stays", { pieces: words(40), holdAfter: 20 }));
   await sees(page, "word20");

@@ -1,5 +1,6 @@
-/** A tool that waits for a person, and what becomes of the decision. */
+/** Tool calls that wait for a person, and the decision. */
 
+import type { OutlastEvent } from "@outlast/client";
 import type { Locator, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { until } from "./person";
@@ -13,10 +14,10 @@ afterAll(() => stage.end());
 afterEach(() => expect(stage.complaints()).toEqual([]));
 
 function card(page: Page, command: string): Locator {
-  return page.getByRole("group", { name: /^A decision is needed/ }).filter({ hasText: command });
+  return page.getByRole("group", { name: /^Decision needed/ }).filter({ hasText: command });
 }
 
-it("a double-click decides about the call that was shown, and about no other", async () => {
+it("a double-click decides about the call that was clicked, and about no other", async () => {
   const worker = await startWorker(stage, "Clean up");
   const page = await stage.page(`/c/${worker.conversationId}`);
   await worker.say(
@@ -25,7 +26,7 @@ it("a double-click decides about the call that was shown, and about no other", a
     asks("call_2", "rm -rf /"),
     asks("call_3", "reboot"),
   );
-  // All of them are shown, each with what it would do.
+  // All of them are shown, each with its input.
   for (const command of ["ls -l", "rm -rf /", "reboot"]) await card(page, command).waitFor();
   await card(page, "ls -l").getByRole("button", { name: "Approve" }).dblclick();
   await card(page, "ls -l").waitFor({ state: "detached" });
@@ -38,7 +39,7 @@ it("a double-click decides about the call that was shown, and about no other", a
     expect.not.objectContaining({ decided: expect.anything() }),
     expect.not.objectContaining({ decided: expect.anything() }),
   ]);
-  // Whoever decides with the keyboard is not thrown to the top of the page, and a second Enter does nothing.
+  // After a decision by keyboard the focus stays nearby, and a second Enter does nothing.
   await card(page, "rm -rf /").getByRole("button", { name: "Deny" }).press("Enter");
   await card(page, "rm -rf /").waitFor({ state: "detached" });
   await page.keyboard.press("Enter");
@@ -65,7 +66,70 @@ it("a double-click decides about the call that was shown, and about no other", a
   await page.context().close();
 });
 
-it("a decision in one tab is seen in the other, and the second one is told that it was late", async () => {
+it("i8_a_question_that_changes_under_a_click_is_shown_again_and_nothing_is_sent_by_itself", async () => {
+  const worker = await startWorker(stage, "Tidy my home");
+  const page = await stage.page("/");
+  const sent = await answerLate(page, async () => {
+    await worker.startOver();
+    await worker.say(asks("call_1", "rm -rf ~"));
+  });
+  await page.goto(`${stage.url}/c/${worker.conversationId}`);
+  await page.getByText("Tidy my home").first().waitFor();
+  await worker.say(asks("call_1", "ls -l"));
+  stage.allow(page, /status of 409/);
+  await card(page, "ls -l").getByRole("button", { name: "Approve" }).click();
+  await page.getByText("Your decision was not applied: the request changed before it arrived.").waitFor();
+  await card(page, "rm -rf ~").getByText("This request has changed since you first saw it.").waitFor();
+  expect(await card(page, "ls -l").count()).toBe(0);
+  expect(sent).toEqual([{ decision: "approve", hash: hashOf({ command: "ls -l" }) }]);
+  expect((await worker.approvals()).map(({ decided }) => decided)).toEqual([undefined]);
+  await card(page, "rm -rf ~").getByRole("button", { name: "Deny" }).click();
+  await until("the second decision", () => sent.length === 2);
+  expect(sent[1]).toEqual({ decision: "deny", hash: hashOf({ command: "rm -rf ~" }) });
+  await page.context().close();
+});
+
+it("i8_invisible_characters_in_a_question_are_shown", async () => {
+  const worker = await startWorker(stage, "Run a script");
+  const page = await stage.page(`/c/${worker.conversationId}`);
+  await worker.say(asks("call_1", "open photo\u202egnp.sh\u200b"));
+  const question = card(page, "open photo");
+  await question.getByText("This request contains invisible characters").waitFor();
+  expect(await question.locator("pre").textContent()).toContain("open photo⟨U+202E⟩gnp.sh⟨U+200B⟩");
+  expect(await question.locator("mark").allTextContents()).toEqual(["⟨U+202E⟩", "⟨U+200B⟩"]);
+  await question.getByRole("button", { name: "Deny" }).click();
+  await question.waitFor({ state: "detached" });
+  await page.context().close();
+});
+
+const hashOf = (input: unknown): string => `hash of ${JSON.stringify(input)}`;
+
+/**
+ * Stands between page and server: gives every question a hash that the test knows, and has `meanwhile` happen
+ * before the first decision arrives, which is then refused as the server refuses it. Returns what was sent.
+ */
+async function answerLate(page: Page, meanwhile: () => Promise<void>): Promise<unknown[]> {
+  const sent: unknown[] = [];
+  await page.routeWebSocket(/\/ws$/, (socket) => {
+    const server = socket.connectToServer();
+    server.onMessage((message) => {
+      const event = JSON.parse(String(message)) as OutlastEvent;
+      if (event.type === "approval.requested")
+        Object.assign(event.payload, { hash: hashOf(event.payload.toolInput) });
+      socket.send(JSON.stringify(event));
+    });
+  });
+  await page.route(/\/approvals\//, async (route) => {
+    sent.push(route.request().postDataJSON());
+    if (sent.length > 1) return route.fulfill({ json: { success: true, status: "running" } });
+    await meanwhile();
+    const body = { status: 409, code: "approval_changed", detail: "the question has changed" };
+    await route.fulfill({ status: 409, contentType: "application/problem+json", body: JSON.stringify(body) });
+  });
+  return sent;
+}
+
+it("a decision in one tab removes the question from the other", async () => {
   const worker = await startWorker(stage, "Look around");
   const here = await stage.page(`/c/${worker.conversationId}`);
   const there = await stage.page(`/c/${worker.conversationId}`);
@@ -77,7 +141,7 @@ it("a decision in one tab is seen in the other, and the second one is told that 
   for (const tab of [here, there]) await tab.context().close();
 });
 
-it("what waits for a decision can be stopped", async () => {
+it("an answer that waits for a decision can be stopped", async () => {
   const worker = await startWorker(stage, "Never mind");
   const page = await stage.page(`/c/${worker.conversationId}`);
   await worker.say(asks("call_1", "sleep 1000"));
@@ -88,11 +152,11 @@ it("what waits for a decision can be stopped", async () => {
   await page.context().close();
 });
 
-it("an answer whose worker fell silent offers nothing that the server would refuse", async () => {
+it("an answer whose worker stopped responding offers only what the server accepts", async () => {
   const worker = await startWorker(stage, "Are you there?");
   await worker.say({ type: "chat.delta", payload: { text: "One moment" } });
   const page = await stage.page(`/c/${worker.conversationId}`);
-  await page.getByText("The program that makes it was not heard.").waitFor();
+  await page.getByText("The worker producing this answer stopped responding.").waitFor();
   expect(await page.getByRole("button", { name: "Resume" }).count()).toBe(0);
   await page.getByRole("button", { name: "Dismiss" }).click();
   await page.getByText("Dismissed after an interruption.").waitFor();

@@ -1,4 +1,4 @@
-/** What a newcomer does: a new Vite app, the package as npm would publish it, and the proxy from its README. */
+/** A new Vite app with the package as npm would publish it, and the proxy from its README. */
 
 import { execFileSync } from "node:child_process";
 import {
@@ -29,7 +29,7 @@ const page = (script: string): string =>
 const FILES = {
   "package.json": '{"name":"fresh","private":true,"type":"module"}',
   "tsconfig.json": '{"compilerOptions":{"jsx":"react-jsx"}}',
-  // The very example that people copy.
+  // The example that people copy from the README.
   "index.html": page("main.tsx"),
   "main.tsx": /```tsx\n([\s\S]*?)```/.exec(readme)?.[1] ?? "",
   "generation.html": page("generation.tsx"),
@@ -68,7 +68,7 @@ const app = mkdtempSync(join(tmpdir(), "outlast-fresh-"));
 beforeAll(async () => {
   stage = await startStage();
   for (const [name, text] of Object.entries(FILES)) writeFileSync(join(app, name), text);
-  // Built before, as the app itself was.
+  // It was built before, like the app itself.
   npm(client, "pack", "--ignore-scripts", "--silent", "--pack-destination", app);
   const tarball = readdirSync(app).find((name) => name.endsWith(".tgz")) ?? "";
   npm(
@@ -81,7 +81,7 @@ beforeAll(async () => {
     "--legacy-peer-deps",
     `./${tarball}`,
   );
-  // Everything else is what this folder has already installed, so that it needs no network.
+  // Everything else comes from this folder's node_modules, so that no network is needed.
   mkdirSync(join(app, "node_modules"), { recursive: true });
   for (const name of ["react", "react-dom", "scheduler"])
     symlinkSync(join(ui, "node_modules", name), join(app, "node_modules", name));
@@ -89,7 +89,7 @@ beforeAll(async () => {
     root: app,
     configFile: false,
     logLevel: "silent",
-    // As the README has it: the Host header stays as it is.
+    // As in the README: the Host header is passed on unchanged.
     server: { host: "127.0.0.1", port: 0, proxy: { "/v1": { target: stage.server.url, ws: true } } },
   });
   await vite.listen();
@@ -109,7 +109,7 @@ function npm(folder: string, ...args: readonly string[]): void {
 const address = (path: string): string => new URL(path, vite.resolvedUrls?.local[0]).href;
 const whole = words(60).join("");
 
-it("streams with useGeneration, and goes on after a reload", async () => {
+it("streams with useGeneration, and continues after a reload", async () => {
   const page = await (await stage.context()).newPage();
   stage.allow(page, /^request: /);
   await page.goto(address("/generation.html"));
@@ -127,7 +127,7 @@ it("streams with useGeneration, and goes on after a reload", async () => {
   await page.context().close();
 });
 
-it("runs the example of the README, which finds its way out of a conversation that is gone", async () => {
+it("runs the example of the README, which recovers from a deleted conversation", async () => {
   const page = await (await stage.context()).newPage();
   stage.allow(page, /^request: |\b404\b/);
   await page.goto(address("/"));
@@ -142,8 +142,8 @@ it("runs the example of the README, which finds its way out of a conversation th
   const [id] = /conv_\w+/.exec(position) ?? [];
   await fetch(`${stage.server.url}/v1/conversations/${id}`, { method: "DELETE" });
   await page.reload();
-  await page.getByText("begin another one").click();
-  await page.locator("input").fill(stage.upstream.script("anew", { pieces: words(3) }));
+  await page.getByText("Start a new one").click();
+  await page.locator("input").fill(stage.upstream.script("new", { pieces: words(3) }));
   await page.getByRole("button", { name: "Send" }).click();
   await page.getByText("word3").waitFor();
   await page.context().close();

@@ -1,4 +1,4 @@
-/** A model may say anything. Nothing of it runs, nothing of it leaves, and the page stays usable. */
+/** Hostile text from a model: nothing runs, nothing is loaded, and the page stays usable. */
 
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { agrees, copied, lastGeneration, say, sees, settled, textOf, words } from "./person";
@@ -8,7 +8,7 @@ import type { Stage } from "./stage";
 let stage: Stage;
 beforeAll(async () => void (stage = await startStage()));
 afterAll(() => stage.end());
-// Requests to elsewhere, dialogs and errors of the page are all among these.
+// Complaints include foreign requests, dialogs and page errors.
 afterEach(() => expect(stage.complaints()).toEqual([]));
 
 const HOSTILE = `<script>alert(1)</script><img src=x onerror="alert(2)">
@@ -87,6 +87,6 @@ it("titles and errors are only text too", async () => {
   expect(await page.locator("img").count()).toBe(0);
   stage.allow(page, /\b404\b/);
   await page.goto(`${stage.url}/c/${encodeURIComponent('"><script>alert(1)</script>')}`);
-  await page.getByText("This conversation is not here").waitFor();
+  await page.getByText("Conversation not found").waitFor();
   await page.context().close();
 });

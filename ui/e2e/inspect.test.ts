@@ -1,6 +1,6 @@
-/** Any generation can be looked at, while it runs and after. */
+/** The inspector, for running and finished generations. */
 
-import type { OutlastEvent } from "@outlast/client";
+import type { OutlastEvent, View } from "@outlast/client";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { lastGeneration, say, sees, settled, textOf, until, words } from "./person";
@@ -12,15 +12,15 @@ beforeAll(async () => void (stage = await startStage()));
 afterAll(() => stage.end());
 afterEach(() => expect(stage.complaints()).toEqual([]));
 
-it("a finished generation is shown with its attempts, and played again", async () => {
+it("a finished generation is shown with its attempts, and replayed", async () => {
   const page = await stage.page();
   const script = { pieces: words(80), everyMs: 4, breaks: { times: 1, after: 20 } };
   await say(page, stage.upstream.script("inspected", script));
   await sees(page, "word80");
   await settled(page);
   const generation = await lastGeneration(stage, page);
-  await page.getByRole("link", { name: "Inspect how this answer was made" }).click();
-  await page.getByText("What it said was withdrawn.").waitFor();
+  await page.getByRole("link", { name: "Inspect this answer" }).click();
+  await page.getByText("Its text was retracted.").waitFor();
   expect(await page.locator(".span.is-attempt").count()).toBe(2);
   expect(await page.locator(".span.is-wait").count()).toBe(1);
   const response = await fetch(
@@ -36,7 +36,6 @@ it("a finished generation is shown with its attempts, and played again", async (
   await page.locator(".event", { hasText: "attempt.retracted" }).click();
   const json = JSON.parse((await page.locator(".event-json pre").textContent()) ?? "") as OutlastEvent;
   expect(data).toContainEqual(json);
-  // Slowly enough to be seen.
   await page.getByRole("button", { name: "16×" }).click();
   await page.getByRole("button", { name: "1×", exact: true }).click();
   await page.getByRole("button", { name: "Play" }).click();
@@ -60,8 +59,8 @@ it("a running generation is followed to its end", async () => {
   await say(page, stage.upstream.script("live", { pieces: words(60), holdAfter: 30 }));
   await sees(page, "word30");
   const { id } = await lastGeneration(stage, page);
-  // Also while it is being written there is a way to it.
-  await page.getByRole("link", { name: "Inspect how this answer is made" }).waitFor();
+  // There is a link even while the answer is being written.
+  await page.getByRole("link", { name: "Inspect this answer" }).waitFor();
   const watcher = await stage.page(`/inspect/${id}`, page.context());
   await watcher.locator(".badge.is-running").waitFor();
   await until("the words so far", async () =>
@@ -85,7 +84,7 @@ it("eight tabs that inspect a running generation do not starve each other", asyn
   for (let count = 0; count < 8; count += 1) {
     const tab = await stage.page(`/inspect/${id}`, context);
     await tab.locator(".inspect-answer", { hasText: "word30" }).waitFor();
-    // Only the tab in front is looked at. Headless browsers do not say so by themselves.
+    // Only the front tab is visible. Headless browsers do not report that by themselves.
     await tab.evaluate(hide, true);
     tabs.push(tab);
   }
@@ -99,18 +98,18 @@ it("eight tabs that inspect a running generation do not starve each other", asyn
   await context.close();
 });
 
-it("the focus goes back to the list when an event is closed", async () => {
+it("the focus returns to the list when an event is closed", async () => {
   const page = await stage.page();
   await say(page, stage.upstream.script("focus", { pieces: words(6) }));
   await settled(page);
-  await page.getByRole("link", { name: "Inspect how this answer was made" }).click();
+  await page.getByRole("link", { name: "Inspect this answer" }).click();
   await page.locator(".event").first().click();
   await page.getByRole("button", { name: "Close event" }).press("Enter");
   expect(await page.evaluate(() => document.activeElement?.getAttribute("aria-label"))).toBe("Events");
   await page.context().close();
 });
 
-/** What a browser does to a tab that goes to the background. */
+/** What a browser does to a background tab. */
 function hide(isHidden: boolean): void {
   Object.defineProperty(document, "visibilityState", {
     configurable: true,
@@ -119,10 +118,35 @@ function hide(isHidden: boolean): void {
   document.dispatchEvent(new Event("visibilitychange", { bubbles: true }));
 }
 
-it("one that does not exist is said not to", async () => {
+it("g13_a_generation_whose_events_are_gone_shows_its_messages", async () => {
+  const page = await (await stage.context()).newPage();
+  await page.goto(stage.url);
+  await say(page, stage.upstream.script("trimmed", { pieces: words(12) }));
+  await settled(page);
+  const { id, conversationId } = await lastGeneration(stage, page);
+  const view = await fetch(`${stage.server.url}/v1/conversations/${conversationId}`);
+  const payload = (await view.json()) as View;
+  const event = {
+    seq: payload.lastSeq,
+    ts: "",
+    generationId: null,
+    requestId: null,
+    type: "snapshot",
+    payload,
+  };
+  await page.route(`**/v1/generations/${id}/events`, (route) =>
+    route.fulfill({ contentType: "text/event-stream", body: `data: ${JSON.stringify(event)}\n\n` }),
+  );
+  await page.goto(`${stage.url}/inspect/${id}`);
+  await page.getByText("The events of this generation are no longer stored.").waitFor();
+  await page.locator(".inspect-answer", { hasText: "word12" }).waitFor();
+  await page.context().close();
+});
+
+it("a generation that does not exist is reported as such", async () => {
   const page = await (await stage.context()).newPage();
   stage.allow(page, /status of 404/);
   await page.goto(`${stage.url}/inspect/gen_nowhere`);
-  await page.getByText("This generation cannot be shown.").waitFor();
+  await page.getByText("Could not load this generation.").waitFor();
   await page.context().close();
 });

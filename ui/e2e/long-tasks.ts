@@ -1,15 +1,15 @@
 /**
- * How long the tasks of a page take. The page's own observer measures by the clock, so that a task which had to
- * wait for the processor counts as long; a trace tells how much of the processor it used. A task is too long if
- * both say so: then it is the page that is slow, not the machine that is busy.
+ * Measures the tasks of a page. The page's own observer uses wall-clock time, so that a task that waited for the
+ * processor counts as long; a trace gives the CPU time. A task is too long only if both say so: then the page is
+ * slow, not the machine busy.
  */
 
 import type { Page } from "playwright-core";
 
 export interface LongestTask {
-  /** By the clock, as the page's observer of long tasks tells: 0 if none was longer than 50 ms. */
+  /** Wall-clock time, from the page's observer: 0 if no task took longer than 50 ms. */
   readonly clockMs: number;
-  /** By the processor, for the main threads of pages. */
+  /** CPU time, of the main threads of pages. */
   readonly processorMs: number;
 }
 
@@ -22,7 +22,7 @@ interface TraceEvent {
   readonly args?: { readonly name?: string };
 }
 
-/** Begins to measure; the answer ends it. */
+/** Starts measuring; the returned function stops it. */
 export async function measureTasks(page: Page): Promise<() => Promise<LongestTask>> {
   const session = await page.context().browser()?.newBrowserCDPSession();
   if (session === undefined) throw new Error("the page has no browser");

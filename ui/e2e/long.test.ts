@@ -1,4 +1,4 @@
-/** Long answers and long conversations: nothing stutters, and nothing piles up. */
+/** Long answers and long conversations: no long tasks, no memory growth. */
 
 import { OutlastClient } from "@outlast/client";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
@@ -9,7 +9,7 @@ import { startStage } from "./stage";
 import type { Stage } from "./stage";
 import { startWorker } from "./worker";
 
-/** A task of this length is felt. */
+/** People notice tasks longer than this. */
 const LONGEST_TASK_MS = 100;
 
 let stage: Stage;
@@ -19,7 +19,7 @@ afterEach(() => expect(stage.complaints()).toEqual([]));
 
 function hasNoLongTask(what: string, { clockMs, processorMs }: LongestTask): void {
   console.log(
-    `${what}: the longest task took ${clockMs} ms by the clock, ${processorMs} ms of the processor`,
+    `${what}: the longest task took ${clockMs} ms of wall-clock time, ${processorMs} ms of CPU time`,
   );
   expect(processorMs).toBeGreaterThan(0);
   expect(Math.min(clockMs, processorMs)).toBeLessThanOrEqual(LONGEST_TASK_MS);
@@ -51,7 +51,7 @@ function longAnswer(bytes: number): readonly string[] {
   return text.match(/[\s\S]{1,160}/g) ?? [];
 }
 
-/** Streams an answer below a short one, so that nothing is measured but the streaming. */
+/** Streams an answer below a short one, so that only the streaming is measured. */
 async function stream(name: string, pieces: readonly string[], everyMs: number): Promise<LongestTask> {
   const page = await stage.page();
   await say(page, stage.upstream.script(`before-${name}`, { pieces: words(5) }));
@@ -84,7 +84,7 @@ it("10,000 messages are scrolled through, and an answer streams below them", asy
   await page.locator(".scroller").evaluate(async (box) => {
     const isFirst = (): boolean =>
       [...box.querySelectorAll(".bubble")].some(({ textContent }) => textContent === "message 1");
-    // Each frame shows some more, and every few of them come from the server.
+    // Each frame shows more messages; every few frames load a page from the server.
     while (!isFirst()) {
       box.scrollTo({ top: 0 });
       await new Promise((resolve) => requestAnimationFrame(resolve));
@@ -102,7 +102,7 @@ it("10,000 messages are scrolled through, and an answer streams below them", asy
   await page.context().close();
 });
 
-/** Fills a conversation. A worker is the fastest way: half of its messages are tools, and no model is called. */
+/** Fills a conversation. A worker is the fastest way, because no model is called. Half of its messages are tools. */
 async function sayMany(conversationId: string, count: number): Promise<void> {
   const each = 400;
   for (let from = 1; from <= count; from += each) {
@@ -117,7 +117,7 @@ async function sayMany(conversationId: string, count: number): Promise<void> {
   }
 }
 
-it("what is being read stays where it is while older messages come in", async () => {
+it("the text on screen stays where it is while older messages load", async () => {
   const client = new OutlastClient({ baseUrl: stage.server.url });
   const { id: conversationId } = await client.createConversation({ title: "Anchored" });
   for (let number = 1; number <= 300; number += 1)
@@ -132,7 +132,7 @@ it("what is being read stays where it is while older messages come in", async ()
   await scroller.hover();
   const jumps: number[] = [];
   for (let turn = 0; turn < 40; turn += 1) {
-    // Where the first row in sight is before and after a small step: the difference must be the step.
+    // The first visible row must move by the scroll step and no more.
     const before = await scroller.evaluate((box) => {
       const edge = box.getBoundingClientRect().top;
       const row = [...box.querySelectorAll<HTMLElement>("[data-message]")].find(
@@ -174,7 +174,7 @@ it("memory does not grow with replays", async () => {
     return usedSize;
   };
   const round = async (): Promise<void> => {
-    await page.getByRole("link", { name: "Inspect how this answer was made" }).click();
+    await page.getByRole("link", { name: "Inspect this answer" }).click();
     await page.locator(".badge.is-completed").waitFor();
     await page.getByRole("button", { name: "1×" }).click();
     await page.getByRole("button", { name: "Play" }).click();
@@ -195,7 +195,7 @@ it("memory does not grow with replays", async () => {
   await page.context().close();
 });
 
-it("a task that is too long is seen by both measures", async () => {
+it("a task that is too long is found by both measures", async () => {
   const page = await stage.page();
   const longest = await measureTasks(page);
   await page.evaluate(async (busyMs) => {

@@ -1,4 +1,4 @@
-/** What a person does and sees. */
+/** Actions and observations of a person in front of the page. */
 
 import { expect } from "vitest";
 import type { Page } from "playwright-core";
@@ -10,7 +10,7 @@ export async function say(page: Page, text: string): Promise<void> {
   await page.keyboard.press("Enter");
 }
 
-/** What stands in the page as the last answer, without signs of Markdown. */
+/** The last answer as the page shows it, without Markdown. */
 export function shown(page: Page): Promise<string> {
   return page.evaluate(() => {
     const answers = document.querySelectorAll(".assistant-message");
@@ -20,7 +20,7 @@ export function shown(page: Page): Promise<string> {
   });
 }
 
-/** Waits until the last answer says this. */
+/** Waits until the last answer contains a text. */
 export async function sees(page: Page, text: string): Promise<void> {
   await page.waitForFunction(
     (text) => {
@@ -33,12 +33,12 @@ export async function sees(page: Page, text: string): Promise<void> {
   );
 }
 
-/** Waits for quiet words about the connection. */
+/** Waits for a note about the connection. */
 export async function note(page: Page, text: string): Promise<void> {
   await page.locator(".connection-note", { hasText: text }).waitFor();
 }
 
-/** Waits until nothing is being sent, waited for or written, anywhere in the page. */
+/** Waits until nothing in the page is being sent, waited for or written. */
 export async function settled(page: Page): Promise<void> {
   await page.waitForFunction(
     () =>
@@ -49,9 +49,9 @@ export async function settled(page: Page): Promise<void> {
   );
 }
 
-/** The very text of the last answer, as its copy button gives it. */
+/** The exact text of the last answer, from its copy button. */
 export async function copied(page: Page): Promise<string> {
-  // A click of the page's own: in a tab that is not in front, a real one waits for frames that come seldom.
+  // Clicked by script: in a background tab a real click waits for frames that rarely come.
   await page
     .getByRole("button", { name: "Copy answer" })
     .last()
@@ -68,12 +68,13 @@ export async function lastGeneration(stage: Stage, page: Page): Promise<Generati
 }
 
 export function textOf(generation: Generation): string {
-  return generation.contentParts.map((part) => (part.type === "text" ? part.text : "")).join("");
+  const parts = generation.contentParts ?? [];
+  return parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
 /**
- * The page shows what the server has, in every message from the first that is in the page to the last: no word more, no
- * word fewer, none twice. For answers in plain words; what is not may stand before the last so many messages.
+ * Checks that every message in the page is the same as on the server: no gaps, no duplicates. Answers must be plain
+ * text; pass `last` to check only that many messages at the end.
  */
 export async function agrees(stage: Stage, page: Page, last = Infinity): Promise<Generation> {
   const generation = await lastGeneration(stage, page);
@@ -88,7 +89,7 @@ export async function agrees(stage: Stage, page: Page, last = Infinity): Promise
   return generation;
 }
 
-/** Every message in the page, also those on their way, without signs of Markdown. */
+/** Every message in the page, including those being sent, without Markdown. */
 function transcript(page: Page): Promise<{ role: string; text: string }[]> {
   return page.evaluate(() =>
     [...document.querySelectorAll<HTMLElement>(".row")].map((row) => {
@@ -105,7 +106,7 @@ async function viewOf(stage: Stage, page: Page): Promise<View> {
   return (await (await fetch(`${stage.server.url}/v1/conversations/${id}`)).json()) as View;
 }
 
-/** Words that tell if one is missing or doubled. */
+/** Numbered words, so that a missing or repeated one shows. */
 export function words(count: number, from = 1): readonly string[] {
   return Array.from({ length: count }, (_, place) => {
     const number = from + place;
@@ -122,7 +123,7 @@ export async function until<T>(
   for (;;) {
     const value = await probe();
     if (value) return value;
-    if (Date.now() > deadline) throw new Error(`waited in vain: ${what}`);
+    if (Date.now() > deadline) throw new Error(`timed out waiting for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

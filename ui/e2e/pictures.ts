@@ -1,7 +1,8 @@
-/** Every state that the app can be in, made for real, for the pictures. */
+/** Every state of the app, produced with a real server, for screenshots. */
 
 import type { Page } from "playwright-core";
 import { OutlastClient } from "@outlast/client";
+import type { OutlastEvent } from "@outlast/client";
 import type { Stage } from "./stage";
 import type { Script } from "./upstream";
 import { asks, startWorker } from "./worker";
@@ -9,7 +10,7 @@ import { asks, startWorker } from "./worker";
 export interface Picture {
   readonly name: string;
   readonly path: string;
-  /** What a person does there before the picture is taken. */
+  /** What a person does before the picture is taken. */
   readonly act: (page: Page, isPhone: boolean) => Promise<void>;
 }
 
@@ -46,8 +47,43 @@ function pieces(text: string): readonly string[] {
   return text.match(/\S+\s*|\s+/g) ?? [];
 }
 
+/** The conversations in the pictures. */
+interface Cast {
+  readonly complete: string;
+  readonly streaming: string;
+  readonly thinking: string;
+  readonly failed: string;
+  readonly retrying: string;
+  readonly stopped: string;
+  readonly queued: string;
+  readonly interrupted: string;
+  readonly approval: string;
+  readonly silent: string;
+}
+
 export async function prepare(stage: Stage): Promise<readonly Picture[]> {
   const client = new OutlastClient({ baseUrl: stage.server.url });
+  const cast = await converse(stage, client);
+  const generationOf = async (id: string): Promise<string> =>
+    (await client.getConversation(id)).conversation.currentGenerationId ?? "";
+  return [
+    ...statePictures(cast),
+    ...actionPictures(stage, cast),
+    ...listPictures(cast),
+    {
+      name: "inspect",
+      path: `/inspect/${await generationOf(cast.complete)}`,
+      act: async (page) => {
+        await page.locator(".event").nth(5).click();
+        await page.locator(".event-json").waitFor();
+      },
+    },
+    shows("inspect-failed", `/inspect/${await generationOf(cast.failed)}`, ".event"),
+    shows("inspect-interrupted", `/inspect/${await generationOf(cast.interrupted)}`, ".span"),
+  ];
+}
+
+async function converse(stage: Stage, client: OutlastClient): Promise<Cast> {
   const start = async (title: string, script: Script): Promise<string> => {
     const { id } = await client.createConversation({ title });
     stage.upstream.script(`${title}?`, script);
@@ -55,31 +91,27 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
     return id;
   };
   const whole = pieces(INTRODUCTION);
-  const thinking = pieces(
+  const thoughts = pieces(
     "The question is about optics. I should explain refraction first, then the angles.",
   );
-
   const interrupted = await start("Plan a week in Lisbon", { pieces: whole, holdAfter: 60 });
   await untilText(client, interrupted, "Light is");
   await stage.server.kill();
   await stage.server.restart();
-  const complete = await start("How do rainbows form", { thinking, pieces: whole, everyMs: 9 });
+  const complete = await start("How do rainbows form", { thinking: thoughts, pieces: whole, everyMs: 9 });
   const streaming = await start("Why is the sky blue", { pieces: whole, holdAfter: 75 });
-  const thinks = await start("Prove that there is no largest prime", {
-    thinking,
+  const thinking = await start("Prove that there is no largest prime", {
+    thinking: thoughts,
     pieces: whole,
     holdAfter: 0,
   });
-  const failed = await start("Translate this poem", {
-    pieces: whole,
-    fails: { times: 9, status: 400 },
-  });
+  const failed = await start("Translate this poem", { pieces: whole, fails: { times: 9, status: 400 } });
   const retrying = await start("Summarise the minutes", {
     pieces: whole,
     fails: { times: 9, status: 503, retryAfter: 240 },
   });
   const stopped = await start("Draft a letter to the landlord", { pieces: whole, holdAfter: 50 });
-  await untilText(client, stopped, "colour leaves".slice(0, 6));
+  await untilText(client, stopped, "colour");
   const running = await client.getConversation(stopped);
   await client.cancelGeneration(running.activeRun?.generationId ?? "");
   const queued = await start("Explain recursion to a child", { pieces: whole, holdAfter: 40 });
@@ -88,6 +120,26 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
     content: "And then to a grown-up.",
     whenBusy: "queue",
   });
+  const approval = await askPerson(stage);
+  const silent = await fallSilent(stage);
+  await untilText(client, streaming, "Light is");
+  await untilEnd(client, complete);
+  return {
+    complete,
+    streaming,
+    thinking,
+    failed,
+    retrying,
+    stopped,
+    queued,
+    interrupted,
+    approval,
+    silent,
+  };
+}
+
+/** A worker that asks for two tool calls, one of them with invisible characters. */
+async function askPerson(stage: Stage): Promise<string> {
   const worker = await startWorker(stage, "Tidy up my downloads, please.");
   const listed = { toolUseId: "call_0", toolName: "bash", toolInput: { command: "ls ~/Downloads | wc -l" } };
   await worker.say(
@@ -96,41 +148,49 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
     { type: "tool.end", payload: { toolUseId: "call_0", result: "214", isError: false } },
     { type: "chat.delta", payload: { text: "There are 214 files. I would remove those older than a year." } },
     asks("call_1", "find ~/Downloads -mtime +365 -print"),
-    asks("call_2", "find ~/Downloads -mtime +365 -delete"),
+    asks("call_2", "find ~/Downloads -name '*\u202egpj.exe\u200b' -delete"),
   );
-  await untilText(client, streaming, "Light is");
-  await untilEnd(client, complete);
-  const done = await client.getConversation(complete);
-  const lost = await client.getConversation(failed);
+  return worker.conversationId;
+}
 
-  const chat = (name: string, id: string, selector: string): Picture => ({
-    name,
-    path: `/c/${id}`,
-    act: async (page) => void (await page.locator(selector).first().waitFor()),
-  });
+/** A worker that stops responding. */
+async function fallSilent(stage: Stage): Promise<string> {
+  const worker = await startWorker(stage, "Check the backups.");
+  await worker.say({ type: "chat.delta", payload: { text: "The backup of Monday is complete. " } });
+  return worker.conversationId;
+}
+
+function shows(name: string, path: string, selector: string): Picture {
+  return { name, path, act: async (page) => void (await page.locator(selector).first().waitFor()) };
+}
+
+function statePictures(cast: Cast): readonly Picture[] {
+  return [
+    shows("empty", "/", ".example"),
+    shows("complete", `/c/${cast.complete}`, ".md-code"),
+    shows("streaming", `/c/${cast.streaming}`, ".md"),
+    shows("thinking", `/c/${cast.thinking}`, ".thinking"),
+    shows("retrying", `/c/${cast.retrying}`, ".is-retry"),
+    shows("interrupted", `/c/${cast.interrupted}`, ".is-wait .button"),
+    shows("worker-silent", `/c/${cast.silent}`, ".is-wait .turn-text"),
+    shows("error", `/c/${cast.failed}`, ".is-failed"),
+    shows("approval", `/c/${cast.approval}`, "button:enabled:text('Approve')"),
+    shows("cancelled", `/c/${cast.stopped}`, ".turn-note"),
+    shows("queued", `/c/${cast.queued}`, ".user-note"),
+    {
+      name: "missing",
+      path: "/c/conv_nowhere",
+      act: async (page) => void (await page.getByRole("alert").waitFor()),
+    },
+  ];
+}
+
+/** States that a person or the network brings about. */
+function actionPictures(stage: Stage, cast: Cast): readonly Picture[] {
   return [
     {
-      name: "empty",
-      path: "/",
-      act: async (page) => void (await page.locator(".example").first().waitFor()),
-    },
-    chat("complete", complete, ".md-code"),
-    chat("streaming", streaming, ".md"),
-    chat("thinking", thinks, ".thinking"),
-    chat("retrying", retrying, ".is-retry"),
-    chat("interrupted", interrupted, ".is-wait"),
-    chat("error", failed, ".is-failed"),
-    {
-      name: "approval",
-      path: `/c/${worker.conversationId}`,
-      act: async (page) =>
-        void (await page.locator("button:enabled", { hasText: "Approve" }).first().waitFor()),
-    },
-    chat("cancelled", stopped, ".turn-note"),
-    chat("queued", queued, ".user-note"),
-    {
       name: "scrolled-up",
-      path: `/c/${complete}`,
+      path: `/c/${cast.complete}`,
       act: async (page) => {
         await page.locator(".md-code").waitFor();
         await page.locator(".scroller").evaluate((scroller) => scroller.scrollTo({ top: 0 }));
@@ -139,7 +199,7 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
     },
     {
       name: "busy-typed",
-      path: `/c/${streaming}`,
+      path: `/c/${cast.streaming}`,
       act: async (page) => {
         await page.getByRole("textbox", { name: "Message" }).fill("One more thing: what about sunsets?");
         await page.getByRole("button", { name: "Interrupt" }).waitFor();
@@ -147,73 +207,108 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
     },
     {
       name: "offline",
-      path: `/c/${streaming}`,
+      path: `/c/${cast.streaming}`,
       act: async (page) => {
         await page.locator(".md").first().waitFor();
         stage.site.cut(true);
         await page.locator(".connection-note.is-lost").waitFor();
       },
     },
-    {
-      name: "not-sent",
-      path: `/c/${stopped}`,
-      act: async (page, isPhone) => {
-        await page.locator(".md").first().waitFor();
-        // The real thing is tried for ten seconds before it gives up; a refusal comes at once.
-        await page.route("**/v1/generations", (route) =>
-          route.fulfill({
-            status: 429,
-            contentType: "application/problem+json",
-            body: '{"status":429,"code":"limit_reached","detail":"20 generations are under way, which is the limit"}',
-          }),
-        );
-        await page.getByRole("textbox", { name: "Message" }).fill("And double rainbows?");
-        if (isPhone) await page.getByRole("button", { name: "Send" }).click();
-        else await page.keyboard.press("Enter");
-        await page.locator(".failed").waitFor();
-      },
-    },
+    { name: "approval-changed", path: `/c/${cast.approval}`, act: changeQuestion },
+    { name: "foreground", path: "/", act: withoutBackground },
+    { name: "not-sent", path: `/c/${cast.stopped}`, act: failToSend },
+  ];
+}
+
+/** The worker asks something else under the same id, in the moment in which a person decides. */
+async function changeQuestion(page: Page): Promise<void> {
+  let askAgain = (): void => {};
+  await page.routeWebSocket(/\/ws$/, (socket) => {
+    const server = socket.connectToServer();
+    server.onMessage((message) => {
+      const event = JSON.parse(String(message)) as OutlastEvent;
+      const run = event.type === "snapshot" ? event.payload.activeRun : null;
+      for (const question of run?.pendingApprovals ?? []) Object.assign(question, { hash: "first" });
+      if (run != null)
+        askAgain = () => {
+          const log = { ts: event.ts, generationId: run.generationId, requestId: run.requestId };
+          const { toolUseId, toolName } = run.pendingApprovals?.[0] ?? {};
+          const command = "find ~ -mtime +365 -delete";
+          const asked = { toolUseId, toolName, toolInput: { command }, hash: "second" };
+          const withdrawn = { attempt: 1, messageIds: [], reason: "worker restarted" };
+          const events = [
+            { ...log, seq: event.seq + 1, type: "attempt.retracted", payload: withdrawn },
+            { ...log, seq: event.seq + 2, type: "approval.requested", payload: asked },
+          ];
+          for (const one of events) socket.send(JSON.stringify(one));
+        };
+      socket.send(JSON.stringify(event));
+    });
+  });
+  const body = '{"status":409,"code":"approval_changed","detail":"the question has changed"}';
+  await page.route(/\/approvals\//, async (route) => {
+    askAgain();
+    await route.fulfill({ status: 409, contentType: "application/problem+json", body });
+  });
+  await page.reload();
+  await page.locator("button:enabled", { hasText: "Approve" }).first().click();
+  await page.locator(".trouble").waitFor();
+  await page.locator("button:enabled", { hasText: "Approve" }).first().waitFor();
+}
+
+async function withoutBackground(page: Page): Promise<void> {
+  await page.route("**/v1/capabilities", (route) => route.fulfill({ status: 404, body: "" }));
+  await page.reload();
+  await page.locator(".composer-note").waitFor();
+}
+
+async function failToSend(page: Page, isPhone: boolean): Promise<void> {
+  await page.locator(".md").first().waitFor();
+  // An unreachable server is retried for ten seconds; a refusal fails at once.
+  await page.route("**/v1/generations", (route) =>
+    route.fulfill({
+      status: 429,
+      contentType: "application/problem+json",
+      body: '{"status":429,"code":"limit_reached","detail":"20 generations are running, which is the limit"}',
+    }),
+  );
+  await page.getByRole("textbox", { name: "Message" }).fill("And double rainbows?");
+  if (isPhone) await page.getByRole("button", { name: "Send" }).click();
+  else await page.keyboard.press("Enter");
+  await page.locator(".failed").waitFor();
+}
+
+function listPictures({ complete }: Cast): readonly Picture[] {
+  const openList = async (page: Page, isPhone: boolean): Promise<void> => {
+    if (isPhone) await page.getByRole("button", { name: "Show conversations" }).click();
+    await page.locator(".conversation-row.is-current").hover();
+  };
+  return [
     {
       name: "list",
       path: `/c/${complete}`,
       act: async (page, isPhone) => {
-        if (isPhone) await page.getByRole("button", { name: "Show conversations" }).click();
-        await page.locator(".conversation-row").first().hover();
+        await openList(page, isPhone);
         await page.waitForTimeout(250);
+      },
+    },
+    {
+      name: "rename",
+      path: `/c/${complete}`,
+      act: async (page, isPhone) => {
+        await openList(page, isPhone);
+        await page.getByRole("button", { name: "Rename How do rainbows form" }).click();
+        await page.getByRole("textbox", { name: "New name" }).fill("");
       },
     },
     {
       name: "delete",
       path: `/c/${complete}`,
       act: async (page, isPhone) => {
-        if (isPhone) await page.getByRole("button", { name: "Show conversations" }).click();
-        await page.locator(".conversation-row.is-current").hover();
+        await openList(page, isPhone);
         await page.getByRole("button", { name: "Delete How do rainbows form" }).click();
         await page.locator("dialog[open]").waitFor();
       },
-    },
-    {
-      name: "missing",
-      path: "/c/conv_nowhere",
-      act: async (page) => void (await page.getByRole("alert").waitFor()),
-    },
-    {
-      name: "inspect",
-      path: `/inspect/${done.conversation.currentGenerationId}`,
-      act: async (page) => {
-        await page.locator(".event").nth(5).click();
-        await page.locator(".event-json").waitFor();
-      },
-    },
-    {
-      name: "inspect-failed",
-      path: `/inspect/${lost.conversation.currentGenerationId}`,
-      act: async (page) => void (await page.locator(".event").first().waitFor()),
-    },
-    {
-      name: "inspect-interrupted",
-      path: `/inspect/${(await client.getConversation(interrupted)).conversation.currentGenerationId}`,
-      act: async (page) => void (await page.locator(".span").first().waitFor()),
     },
   ];
 }
@@ -228,7 +323,7 @@ async function untilText(client: OutlastClient, id: string, text: string): Promi
   for (;;) {
     const view = await client.getConversation(id);
     if (Object.values(view.overlays).some((said) => said.includes(text))) return;
-    if (Date.now() > deadline) throw new Error(`nobody said ${text}`);
+    if (Date.now() > deadline) throw new Error(`timed out waiting for the text ${text}`);
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
 }

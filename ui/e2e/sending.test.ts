@@ -1,4 +1,4 @@
-/** What a person sends arrives once, whatever happens to the page meanwhile; and what was not sent stays a draft. */
+/** A message arrives exactly once, whatever happens to the page, and a draft that was not sent stays a draft. */
 
 import { OutlastClient } from "@outlast/client";
 import type { Page } from "playwright-core";
@@ -15,8 +15,8 @@ afterEach(() => expect(stage.complaints()).toEqual([]));
 const field = (page: Page) => page.getByRole("textbox", { name: "Message" });
 const client = (): OutlastClient => new OutlastClient({ baseUrl: stage.server.url });
 
-/** The server hears what is sent, and its answers are lost. */
-async function loseAnswers(page: Page): Promise<() => boolean> {
+/** The server receives what is sent, but its responses are lost. */
+async function loseResponses(page: Page): Promise<() => boolean> {
   let heard = false;
   await page.route("**/v1/generations", async (route) => {
     await route.fetch();
@@ -25,10 +25,10 @@ async function loseAnswers(page: Page): Promise<() => boolean> {
   return () => heard;
 }
 
-it("a first message whose answer was lost with the page is there once when the app is opened again", async () => {
+it("a first message whose response was lost with the page is there once when the app is opened again", async () => {
   const page = await stage.page();
   const before = (await client().listConversations()).data.length;
-  const heard = await loseAnswers(page);
+  const heard = await loseResponses(page);
   await say(page, stage.upstream.script("first", { pieces: words(9) }));
   await until("the server has it", heard);
   await page.goto("about:blank");
@@ -40,17 +40,17 @@ it("a first message whose answer was lost with the page is there once when the a
   expect(await page.locator("[data-role=user]").count()).toBe(1);
   expect(await field(page).inputValue()).toBe("");
   expect((await client().listConversations()).data.length).toBe(before + 1);
-  // And it is nobody's draft, nor sent once more.
+  // It is neither a draft now, nor sent again.
   const other = await stage.page("/", page.context());
   await other.getByRole("heading", { name: "What would you like to know?" }).waitFor();
   expect(await field(other).inputValue()).toBe("");
   await page.context().close();
 });
 
-it("a message of a page that is still there is not sent by another one", async () => {
+it("a message of a page that is still open is not sent by another page", async () => {
   const context = await stage.context();
   const here = await stage.page("/", context);
-  await loseAnswers(here);
+  await loseResponses(here);
   await say(here, "Only mine");
   const there = await stage.page("/", context);
   await there.getByRole("heading", { name: "What would you like to know?" }).waitFor();
@@ -60,7 +60,7 @@ it("a message of a page that is still there is not sent by another one", async (
   await context.close();
 });
 
-it("a message that failed and what was typed after it both outlive a reload", async () => {
+it("a message that failed and a draft typed after it both survive a reload", async () => {
   const page = await stage.page();
   await say(page, stage.upstream.script("before", { pieces: words(5) }));
   await settled(page);
@@ -75,7 +75,7 @@ it("a message that failed and what was typed after it both outlive a reload", as
   await page.reload();
   await page.getByText("Not sent.").waitFor();
   expect(await field(page).inputValue()).toBe("and this");
-  // It was seen to fail: it is shown again, and sent only when that is wanted.
+  // The person was told that it failed, so it is shown again and sent only on request.
   await page.unroute("**/v1/generations");
   await page.reload();
   await page.getByText("Not sent.").waitFor();
@@ -111,7 +111,7 @@ it("a message that is discarded leaves nothing behind", async () => {
   await page.context().close();
 });
 
-it("a draft belongs to the tab that writes it: an empty one does not take it away", async () => {
+it("a draft belongs to the tab that writes it: a tab with an empty field does not remove it", async () => {
   const context = await stage.context();
   const empty = await stage.page("/", context);
   await field(empty).waitFor();
@@ -124,7 +124,7 @@ it("a draft belongs to the tab that writes it: an empty one does not take it awa
   await context.close();
 });
 
-it("a message that is sent offline goes out when the network is back, however long that takes", async () => {
+it("a message sent offline goes out when the network is back, however long that takes", async () => {
   const page = await stage.page();
   await say(page, stage.upstream.script("online", { pieces: words(5) }));
   await settled(page);
@@ -142,9 +142,9 @@ it("a message that is sent offline goes out when the network is back, however lo
   await page.context().close();
 });
 
-it("Stop works in the moment after sending, before anything of the answer is there", async () => {
+it("Stop works right after sending, before any of the answer has arrived", async () => {
   const page = await (await stage.context()).newPage();
-  // Before the page is there: it must not find a way around.
+  // Before the page loads, so that no connection gets through.
   await page.routeWebSocket(/\/ws$/, () => {});
   await page.route("**/events*", () => {});
   await page.goto(stage.url);
@@ -160,7 +160,7 @@ it("Stop works in the moment after sending, before anything of the answer is the
   await page.context().close();
 });
 
-it("the model that was chosen is asked, also before the list of models is known", async () => {
+it("the chosen model is used even before the list of models is loaded", async () => {
   const page = await stage.page();
   await page.getByLabel("Model").selectOption("demo");
   let answer = (): void => {};

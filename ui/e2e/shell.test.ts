@@ -1,4 +1,4 @@
-/** The list of conversations, drafts, colours, and the app without a network. */
+/** The list of conversations, drafts, the theme, and the app without a network. */
 
 import { OutlastClient } from "@outlast/client";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
@@ -19,7 +19,7 @@ it("conversations are found, renamed, deleted and loaded as far back as they go"
   for (let number = 1; number <= 55; number += 1)
     await client.createConversation({ title: `Talk ${number}` });
   const page = await stage.page();
-  // The tab that deletes looks once more, and is told that it is gone.
+  // The tab that deletes a conversation asks for it once more and gets a 404.
   stage.allow(page, /\b404\b/);
   const rows = page.locator(".conversation-row");
   await until("a page of the list", async () => (await rows.count()) === 50);
@@ -38,17 +38,44 @@ it("conversations are found, renamed, deleted and loaded as far back as they go"
   await page.locator(".page-head h1", { hasText: "Talk about talk 17 again" }).waitFor();
   await rows.first().hover();
   await page.getByRole("button", { name: "Delete Talk about talk 17 again" }).click();
-  await page.getByRole("button", { name: "Keep" }).click();
+  await page.getByRole("button", { name: "Cancel" }).click();
   expect(await rows.count()).toBe(1);
   await rows.first().hover();
   await page.getByRole("button", { name: "Delete Talk about talk 17 again" }).click();
   await page.getByRole("button", { name: "Delete", exact: true }).click();
   await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
-  await page.getByText("Nothing has this name.").waitFor();
+  await page.getByText("No matching conversations.").waitFor();
   await page.context().close();
 });
 
-it("a dot in the list of another tab tells that an answer is under way, and that it is over", async () => {
+it("an empty name clears the title", async () => {
+  const client = new OutlastClient({ baseUrl: stage.server.url });
+  const { id } = await client.createConversation({ title: "Named by hand" });
+  const page = await (await stage.context()).newPage();
+  const sent: unknown[] = [];
+  await page.route(`**/v1/conversations/${id}`, async (route) => {
+    if (route.request().method() !== "PATCH") return route.continue();
+    sent.push(route.request().postDataJSON());
+    const conversation = await client.getConversation(id);
+    await route.fulfill({
+      json: { ...conversation.conversation, title: null, lastSeq: conversation.lastSeq + 1 },
+    });
+  });
+  await page.goto(`${stage.url}/`);
+  const row = page.locator(".conversation-row", { hasText: "Named by hand" });
+  await row.hover();
+  await row.getByRole("button", { name: "Rename Named by hand" }).click();
+  const field = page.getByRole("textbox", { name: "New name" });
+  expect(await field.inputValue()).toBe("Named by hand");
+  await field.fill("");
+  await field.press("Enter");
+  await row.waitFor({ state: "detached" });
+  await page.locator(".conversation-row", { hasText: "New chat" }).waitFor();
+  expect(sent).toEqual([{ title: null }]);
+  await page.context().close();
+});
+
+it("a dot in the list of another tab shows that an answer is in progress, and goes when it has ended", async () => {
   const context = await stage.context();
   const here = await stage.page("/", context);
   const there = await stage.page("/", context);
@@ -61,7 +88,7 @@ it("a dot in the list of another tab tells that an answer is under way, and that
   await context.close();
 });
 
-it("drafts outlive a reload, each in its conversation", async () => {
+it("drafts survive a reload, each in its conversation", async () => {
   const page = await stage.page();
   const field = page.getByRole("textbox", { name: "Message" });
   await field.fill("for later");
@@ -80,7 +107,7 @@ it("drafts outlive a reload, each in its conversation", async () => {
   await page.context().close();
 });
 
-it("the reader is left alone away from the end, and led back there by a button", async () => {
+it("a reader who scrolled up is not moved, and a button leads back to the end", async () => {
   const page = await stage.page();
   const pieces = words(2_000);
   await say(page, stage.upstream.script("scroll", { pieces, everyMs: 1, holdAfter: 1_500 }));
@@ -88,7 +115,7 @@ it("the reader is left alone away from the end, and led back there by a button",
   const scroller = page.locator(".scroller");
   const distance = (): Promise<number> =>
     scroller.evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
-  await until("the end in sight", async () => (await distance()) < 2);
+  await until("the end of the transcript", async () => (await distance()) < 2);
   await scroller.hover();
   await page.mouse.wheel(0, -600);
   await page.getByRole("button", { name: "Jump to latest" }).waitFor();
@@ -98,13 +125,13 @@ it("the reader is left alone away from the end, and led back there by a button",
   await settled(page);
   expect(await scroller.evaluate((box) => box.scrollTop)).toBe(before);
   await page.getByRole("button", { name: "Jump to latest" }).click();
-  await until("the end in sight", async () => (await distance()) < 2);
+  await until("the end of the transcript", async () => (await distance()) < 2);
   await page.getByRole("button", { name: "Jump to latest" }).waitFor({ state: "detached" });
   await agrees(stage, page);
   await page.context().close();
 });
 
-it("a reader who moves up only a little is left alone too", async () => {
+it("a reader who scrolled up only a little is not moved either", async () => {
   const page = await stage.page();
   const pieces = words(2_000);
   await say(page, stage.upstream.script("nudge", { pieces, everyMs: 1, holdAfter: 1_500 }));
@@ -112,7 +139,7 @@ it("a reader who moves up only a little is left alone too", async () => {
   const scroller = page.locator(".scroller");
   const end = (): Promise<number> =>
     scroller.evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
-  await until("the end in sight", async () => (await end()) < 2);
+  await until("the end of the transcript", async () => (await end()) < 2);
   await scroller.hover();
   await page.mouse.wheel(0, -24);
   await page.getByRole("button", { name: "Jump to latest" }).waitFor();
@@ -126,14 +153,14 @@ it("a reader who moves up only a little is left alone too", async () => {
   await page.context().close();
 });
 
-it("what is said about the connection of one conversation is not said about another", async () => {
+it("a note about the connection of one conversation is not shown in another", async () => {
   const page = await stage.page();
   stage.allow(page, CUT);
   await say(page, stage.upstream.script("cut", { pieces: words(5) }));
   await settled(page);
   stage.site.cut(true);
   await page.locator(".connection-note.is-lost").waitFor();
-  // Not by its name: a conversation whose title was lost with the network has the same.
+  // Not by its name: a conversation without a title has the same.
   await page.locator(".new-chat").click();
   await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
   expect(await page.locator(".connection-note").textContent()).toBe("");
@@ -141,7 +168,7 @@ it("what is said about the connection of one conversation is not said about anot
   await page.context().close();
 });
 
-it("the model that was chosen answers, also after a reload", async () => {
+it("the chosen model answers, even after a reload", async () => {
   const page = await stage.page();
   await page.getByLabel("Model").selectOption("demo");
   await page.reload();
@@ -155,27 +182,27 @@ it("the model that was chosen answers, also after a reload", async () => {
   await page.context().close();
 });
 
-it("the colours that were chosen stay", async () => {
+it("the chosen theme stays", async () => {
   const page = await stage.page();
   const ground = (): Promise<string> => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
   const light = await ground();
-  await page.getByRole("button", { name: /^Colours/ }).click();
-  await page.getByRole("button", { name: /^Colours: light/ }).click();
+  await page.getByRole("button", { name: /^Theme/ }).click();
+  await page.getByRole("button", { name: /^Theme: light/ }).click();
   expect(await ground()).not.toBe(light);
   await page.reload();
-  await page.getByRole("button", { name: /^Colours: dark/ }).waitFor();
+  await page.getByRole("button", { name: /^Theme: dark/ }).waitFor();
   expect(await ground()).not.toBe(light);
   await page.context().close();
 });
 
-it("what was written for a conversation is forgotten with it", async () => {
+it("drafts and unsent messages of a deleted conversation are removed", async () => {
   const page = await stage.page();
   stage.allow(page, /\b404\b/);
   await say(page, stage.upstream.script("doomed", { pieces: words(3) }));
   await settled(page);
   await page.getByRole("textbox", { name: "Message" }).fill("never sent");
   await until("the draft is kept", () =>
-    page.evaluate(() => Object.keys(localStorage).some((key) => key.startsWith("outlast:draft:conv_"))),
+    page.evaluate(() => Object.keys(localStorage).some((key) => key.startsWith("outlast:local:draft:conv_"))),
   );
   await page.locator(".conversation-row.is-current").hover();
   await page
@@ -191,7 +218,7 @@ it("what was written for a conversation is forgotten with it", async () => {
   await page.context().close();
 });
 
-it("copying works without a clipboard, and says so if it does not", async () => {
+it("copying works without the clipboard API, and says so if it fails", async () => {
   const page = await stage.page();
   await say(page, stage.upstream.script("copied", { pieces: words(3) }));
   await settled(page);
@@ -216,7 +243,7 @@ it("copying works without a clipboard, and says so if it does not", async () => 
   await page.context().close();
 });
 
-it("the app opens without a network, and keeps nothing of a conversation outside of the server", async () => {
+it("the app opens without a network, and caches nothing of a conversation", async () => {
   const page = await stage.page();
   await say(page, stage.upstream.script("shell", { pieces: words(9) }));
   await settled(page);

@@ -1,7 +1,7 @@
 /**
- * The way from a browser to a server. It serves the built app and passes `/v1` on, as if the binary had the app
- * inside; with OUTLAST_UI_EMBEDDED set it does, and everything is passed on. The Host header stays as the browser
- * sent it: the server answers only pages of its own origin.
+ * A proxy between browser and server. It serves the built app and forwards `/v1`; with OUTLAST_UI_EMBEDDED set it
+ * forwards everything, because the binary serves the app. The Host header stays as the browser sent it: the server
+ * accepts only requests of its own origin.
  */
 
 import { createReadStream, existsSync, statSync } from "node:fs";
@@ -15,7 +15,7 @@ import { fileURLToPath } from "node:url";
 const isEmbedded = process.env["OUTLAST_UI_EMBEDDED"] !== undefined;
 const dist = fileURLToPath(new URL("../dist/", import.meta.url));
 
-/** What the binary sends: everything that the app must be able to live with. */
+/** The policy that the binary sends, so that the app is tested with it. */
 const POLICY =
   "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'none'; " +
   "frame-ancestors 'none'";
@@ -31,14 +31,14 @@ const TYPES: Readonly<Record<string, string>> = {
 
 export interface Site {
   readonly url: string;
-  /** Passes nothing on any more, and ends what is open, until it is called with false. */
+  /** True closes all connections and forwards nothing until it is called with false. */
   cut(isCut: boolean): void;
   close(): Promise<void>;
 }
 
 export async function startSite(port: number): Promise<Site> {
   if (!isEmbedded && !existsSync(join(dist, "index.html")))
-    throw new Error('there is no app in dist: "npm run build" first');
+    throw new Error('no app in dist: run "npm run build" first');
   const sockets = new Set<Socket>();
   let isCut = false;
   const server = createServer((asked, answer) => {
@@ -74,10 +74,10 @@ function pass(port: number, asked: IncomingMessage, answer: ServerResponse): voi
   const upstream = request(options, (response) => {
     answer.writeHead(response.statusCode ?? 502, response.headers);
     response.pipe(answer);
-    // A body that breaks off must break off here too, rather than look whole.
+    // A body that breaks off must break off here too, rather than look complete.
     response.on("aborted", () => answer.destroy());
   });
-  // A server that is not there refuses the connection; so does this.
+  // If the server cannot be reached, the browser must not reach it either.
   upstream.on("error", () => asked.socket.destroy());
   answer.on("close", () => upstream.destroy());
   asked.pipe(upstream);
@@ -102,7 +102,7 @@ function tunnel(port: number, asked: IncomingMessage, socket: Socket, head: Buff
   }
 }
 
-/** A file of the app, or the app itself for a path that it makes sense of. */
+/** A file of the app, or the app itself for a path without a file. */
 function file(asked: IncomingMessage, answer: ServerResponse): void {
   const path = normalize(decodeURIComponent(new URL(asked.url ?? "/", "http://site").pathname));
   const wanted = join(dist, path);

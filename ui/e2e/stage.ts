@@ -1,4 +1,4 @@
-/** What the tests share: a server, a model that follows scripts, the app, and browsers. */
+/** What the tests share: a server, a scripted model, the app, and browsers. */
 
 import { chromium } from "playwright-core";
 import type { BrowserContext, BrowserContextOptions, Page } from "playwright-core";
@@ -14,16 +14,16 @@ import type { Watched } from "./watch-page";
 export interface Stage {
   readonly server: Server;
   readonly upstream: Upstream;
-  /** The way to the server, which can be cut. */
+  /** The proxy to the server, which can be cut. */
   readonly site: Site;
-  /** Where the app is. */
+  /** The address of the app. */
   readonly url: string;
   context(options?: BrowserContextOptions): Promise<BrowserContext>;
-  /** A browser of its own whose profile is kept in this folder, as a person's is. */
+  /** A separate browser with a persistent profile in this folder. */
   browser(profile: string): Promise<BrowserContext>;
-  /** A page of its own context, unless one is given. */
+  /** A page in a new context, unless one is given. */
   page(path?: string, context?: BrowserContext): Promise<Page>;
-  /** What a page says about this is part of the test: browsers complain of a network that was cut, for example. */
+  /** Expects messages that match: browsers log errors about a network that was cut, for example. */
   allow(page: Page, what: RegExp): void;
   /** What went wrong in the pages since the last call. */
   complaints(): readonly string[];
@@ -42,7 +42,7 @@ const ARGS = [
 
 const LAUNCH = { executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ARGS };
 
-/** What browsers say about a network that was cut. Whoever cuts it allows it. */
+/** What browsers log about a network that was cut. A test that cuts it allows this. */
 export const CUT = /net::ERR_|WebSocket connection to .* failed/;
 
 export async function startStage(settings: Readonly<Record<string, string>> = {}): Promise<Stage> {
@@ -62,7 +62,7 @@ export async function startStage(settings: Readonly<Record<string, string>> = {}
   const watched: Watched[] = [];
   const prepare = async (made: BrowserContext): Promise<BrowserContext> => {
     made.setDefaultTimeout(20_000);
-    // What was copied is read here; the real clipboard belongs to the machine.
+    // Records what is copied instead of using the machine's clipboard.
     await made.addInitScript(() => {
       const copied: string[] = [];
       Object.assign(globalThis, { copied });

@@ -1,4 +1,4 @@
-/** An answer outlives whatever happens to the page, the network and the server. */
+/** An answer survives whatever happens to the page, the network and the server. */
 
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -13,13 +13,13 @@ beforeAll(async () => void (stage = await startStage()));
 afterAll(() => stage.end());
 afterEach(() => expect(stage.complaints()).toEqual([]));
 
-/** An answer that waits in the middle until the test says so. */
+/** An answer that stops halfway until the test lets it continue. */
 function held(name: string): string {
   return stage.upstream.script(name, { pieces: words(120), everyMs: 4, holdAfter: 60 });
 }
 
-describe("an answer goes on to its end", () => {
-  it("when the page is reloaded in the middle", async () => {
+describe("an answer is completed", () => {
+  it("when the page is reloaded halfway", async () => {
     const page = await stage.page();
     await say(page, held("reload"));
     await sees(page, "word60");
@@ -58,7 +58,7 @@ describe("an answer goes on to its end", () => {
     stage.upstream.go("closed");
     const another = await stage.browser(profile);
     const again = await stage.page("/", another);
-    // The way back is offered where a new conversation begins.
+    // The page of a new conversation links back to the last one.
     await again.locator(".way-back").click();
     expect(new URL(again.url()).pathname).toBe(address);
     await settled(again);
@@ -68,22 +68,22 @@ describe("an answer goes on to its end", () => {
     await rm(profile, { recursive: true, force: true });
   });
 
-  it("when the device is offline for ten seconds in the middle, and says so quietly", async () => {
+  it("when the device is offline for ten seconds, which the page mentions", async () => {
     const page = await stage.page();
     stage.allow(page, CUT);
     await say(page, held("offline"));
     await sees(page, "word60");
     await page.context().setOffline(true);
     stage.site.cut(true);
-    await note(page, "You are offline. The answer goes on without you.");
+    await note(page, "You are offline. The server continues without you.");
     stage.upstream.go("offline");
     await page.waitForTimeout(10_000);
-    // Nothing came through, and the server finished it meanwhile.
+    // Nothing reached the page, and the server finished the answer meanwhile.
     expect(await page.locator(".assistant-message").textContent()).not.toContain("word61");
     expect((await lastGeneration(stage, page)).status).toBe("completed");
     stage.site.cut(false);
     await page.context().setOffline(false);
-    await note(page, "Reconnected, caught up");
+    await note(page, "Reconnected and up to date");
     await settled(page);
     await sees(page, "word120");
     await agrees(stage, page);
@@ -96,7 +96,7 @@ describe("an answer goes on to its end", () => {
     await say(page, held("killed"));
     await sees(page, "word60");
     await stage.server.kill();
-    await note(page, "Connection lost. Trying again…");
+    await note(page, "Connection lost. Reconnecting…");
     stage.upstream.go("killed");
     await stage.server.restart();
     await until("the end", async () => (await page.locator(".message-foot .pulse").count()) === 0);
@@ -110,14 +110,14 @@ describe("an answer goes on to its end", () => {
     const page = await stage.page();
     await say(page, stage.upstream.script("hidden", { pieces: words(40) }));
     await settled(page);
-    // Time is the page's own from here on: it is told that minutes pass, and waits for none of them.
+    // From here on the page's clock is under control, so that minutes pass at once.
     await page.clock.install();
     await page.reload();
     await sees(page, "word40");
     await page.evaluate(hide, true);
     for (let seconds = 0; seconds < 70; seconds += 5) {
       await page.clock.runFor(5_000);
-      // The server's signs of life come in real time: one journey to it for every few seconds of the page's.
+      // The server's keep-alives come in real time: one round trip for every few seconds of the page's clock.
       await page.evaluate(() => fetch("/v1/models").then((answer) => answer.text()));
     }
     const other = await stage.page(new URL(page.url()).pathname, page.context());
@@ -136,7 +136,7 @@ describe("an answer goes on to its end", () => {
   });
 });
 
-/** What a browser does to a tab that goes to the background. */
+/** What a browser does to a background tab. */
 function hide(isHidden: boolean): void {
   Object.defineProperty(document, "visibilityState", {
     configurable: true,

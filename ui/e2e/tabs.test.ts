@@ -1,4 +1,4 @@
-/** All tabs see the same, and any of them may act. */
+/** All tabs show the same, and any of them may act. */
 
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { agrees, say, sees, settled, until, words } from "./person";
@@ -14,7 +14,7 @@ const held = (name: string): string =>
   stage.upstream.script(name, { pieces: words(120), everyMs: 4, holdAfter: 60 });
 
 describe("several tabs", () => {
-  it("show the same answer, and what one stops is stopped in both", async () => {
+  it("show the same answer, and Stop in one stops it in both", async () => {
     const context = await stage.context();
     const here = await stage.page("/", context);
     await say(here, held("two"));
@@ -30,7 +30,7 @@ describe("several tabs", () => {
     await context.close();
   });
 
-  it("show a message that was sent in another one, once", async () => {
+  it("show a message that was sent in another tab, once", async () => {
     const context = await stage.context();
     const here = await stage.page("/", context);
     await say(here, stage.upstream.script("first", { pieces: words(10) }));
@@ -49,7 +49,7 @@ describe("several tabs", () => {
     await context.close();
   });
 
-  it("of whom there are eight do not starve each other", async () => {
+  it("do not starve each other when there are eight", async () => {
     const context = await stage.context();
     const first = await stage.page("/", context);
     await say(first, held("eight"));
@@ -58,7 +58,7 @@ describe("several tabs", () => {
     const tabs = [first];
     for (let count = 1; count < 8; count += 1) tabs.push(await stage.page(path, context));
     await Promise.all(tabs.map((tab) => sees(tab, "word60")));
-    // With six streams open, a browser would let a seventh request wait for ever.
+    // With six streams open, a browser would let a seventh request wait forever.
     const answered = tabs.map((tab) => tab.evaluate(() => fetch("/v1/models").then(({ status }) => status)));
     expect(await Promise.all(answered)).toEqual(tabs.map(() => 200));
     stage.upstream.go("eight");

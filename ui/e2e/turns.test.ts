@@ -1,4 +1,4 @@
-/** Every way in which an answer may not simply come, and what can be done about it. */
+/** Answers that do not simply complete, and what a person can do about them. */
 
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { agrees, note, say, sees, settled, shown, textOf, words } from "./person";
@@ -13,17 +13,17 @@ afterEach(() => expect(stage.complaints()).toEqual([]));
 const all = words(60).join("").replace(/\s+/g, " ").trim();
 
 describe("an answer", () => {
-  it("that is retried says so, waits, and shows nothing twice", async () => {
+  it("that is retried says so, waits, and shows no duplicates", async () => {
     const page = await stage.page();
     const fails = { times: 1, status: 503, retryAfter: 2 };
     await say(
       page,
       stage.upstream.script("retried", { pieces: words(60), fails, breaks: { times: 2, after: 20 } }),
     );
-    await page.getByText(/Trying again in \d+ s \(attempt 2\)/).waitFor();
-    // The wait is also told to a page that was opened in the middle of it.
+    await page.getByText(/Retrying in \d+ s \(attempt 2\)/).waitFor();
+    // A page that is opened during the wait shows it too.
     await page.reload();
-    await page.getByText(/Trying again in \d+ s \(attempt 2\)/).waitFor();
+    await page.getByText(/Retrying in \d+ s \(attempt 2\)/).waitFor();
     await settled(page);
     await sees(page, "word60");
     const { attempt } = await agrees(stage, page);
@@ -32,11 +32,14 @@ describe("an answer", () => {
     await page.context().close();
   });
 
-  it("that failed is answered anew on Retry", async () => {
+  it("that failed is generated again on Retry", async () => {
     const page = await stage.page();
-    await say(page, stage.upstream.script("anew", { pieces: words(60), fails: { times: 1, status: 400 } }));
+    await say(
+      page,
+      stage.upstream.script("again-400", { pieces: words(60), fails: { times: 1, status: 400 } }),
+    );
     await page.getByText("The answer failed", { exact: true }).waitFor();
-    await page.getByText(/Upstream answered 400/).waitFor();
+    await page.locator(".turn-text", { hasText: "400" }).waitFor();
     await page.reload();
     await page.getByRole("button", { name: "Retry" }).click();
     await settled(page);
@@ -45,7 +48,7 @@ describe("an answer", () => {
     await page.context().close();
   });
 
-  it("that broke off goes on from there on Continue", async () => {
+  it("that broke off continues from there on Continue", async () => {
     const page = await stage.page();
     await say(page, stage.upstream.script("goes-on", { pieces: words(60), breaks: { times: 3, after: 20 } }));
     await page.getByText("The answer failed", { exact: true }).waitFor();
@@ -59,7 +62,7 @@ describe("an answer", () => {
     await page.context().close();
   });
 
-  it("that was interrupted is answered anew on Resume", async () => {
+  it("that was interrupted is generated again on Resume", async () => {
     const page = await stage.page();
     await say(page, stage.upstream.script("resume", { pieces: words(60), everyMs: 2, holdAfter: 30 }));
     await sees(page, "word30");
@@ -126,7 +129,7 @@ describe("an answer", () => {
 });
 
 describe("a message while another is answered", () => {
-  it("waits for its turn, or is taken back", async () => {
+  it("waits for its turn, or is removed from the queue", async () => {
     const page = await stage.page();
     await say(page, stage.upstream.script("busy", { pieces: words(60), holdAfter: 30 }));
     await sees(page, "word30");
@@ -169,7 +172,7 @@ describe("a message while another is answered", () => {
     stage.allow(page, /status of 429/);
     await say(page, stage.upstream.script("again", { pieces: words(9) }));
     await page.getByText("Not sent. Too many generations are under way.").waitFor();
-    // After a reload it is tried again by itself.
+    // A reload does not send it again by itself.
     await page.reload();
     await page.getByText("Not sent.").waitFor();
     expect(await page.getByRole("textbox", { name: "Message" }).inputValue()).toBe("");

@@ -1,4 +1,4 @@
-/** A model that says what a test tells it to: the last message of the user names the script. */
+/** A scripted model: the last user message names the script. */
 
 import { createServer } from "node:http";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -11,17 +11,17 @@ export interface Script {
   readonly everyMs?: number;
   /** Waits here until the test says `go`. */
   readonly holdAfter?: number;
-  /** The first so many calls are answered with this status. */
+  /** The first `times` calls fail with this status. */
   readonly fails?: { readonly times: number; readonly status: number; readonly retryAfter?: number };
-  /** The first so many calls break off after so many pieces. */
+  /** The first `times` calls break off after `after` pieces. */
   readonly breaks?: { readonly times: number; readonly after: number; readonly retryAfter?: number };
 }
 
 export interface Upstream {
   readonly url: string;
-  /** Makes a script known; the answer is the message that asks for it. */
+  /** Registers a script, and returns the message that plays it. */
   script(name: string, script: Script): string;
-  /** Lets what is held go on, now and later. */
+  /** Lets a held answer continue, now and in later calls. */
   go(name: string): void;
   close(): Promise<void>;
 }
@@ -41,7 +41,7 @@ export async function startUpstream(): Promise<Upstream> {
   const gates = new Map<string, { readonly open: () => void; readonly passed: Promise<void> }>();
   const server = createServer((asked, answer) => {
     void read(asked).then(async (chat) => {
-      // A model that is told to go on is told so by a message of its own; the one before names the script.
+      // A request to continue is a message of its own; the one before it names the script.
       const asked = chat.messages.findLastIndex(
         (message) => message.role === "user" && scripts.has(nameIn(message)),
       );
@@ -112,7 +112,7 @@ function nameIn(message: ChatMessage | undefined): string {
   return /script:(\S+)/.exec(text)?.[1] ?? text;
 }
 
-/** How many pieces the model is said to have said already, when it is asked to go on. */
+/** How many pieces the prompt already contains, when the model is asked to continue. */
 function begunBy(since: readonly ChatMessage[], script: Script): number {
   const begun = since.find(({ role }) => role === "assistant");
   if (begun === undefined) return 0;

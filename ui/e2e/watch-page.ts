@@ -1,10 +1,10 @@
-/** Listens to a page: nothing may go wrong in it, and it may talk to nobody but the server. */
+/** Watches a page: it must not log errors, and must send requests only to the server. */
 
 import type { Page } from "playwright-core";
 
 export interface Watched {
   readonly page: Page;
-  /** This is part of the test from now on. */
+  /** Messages that match are expected from now on. */
   allow(what: RegExp): void;
   /** What went wrong since the last call. */
   take(): readonly string[];

@@ -1,4 +1,4 @@
-/** A worker elsewhere, as PROTOCOL.md has it: it owns the answer, and asks a person before it uses a tool. */
+/** A worker as described in PROTOCOL.md: it owns the answer, and asks a person before it uses a tool. */
 
 import type { Stage } from "./stage";
 
@@ -7,7 +7,9 @@ export interface Worker {
   readonly generationId: string;
   /** Appends events. */
   say(...events: readonly { readonly type: string; readonly payload: object }[]): Promise<void>;
-  /** What was asked, each with what was decided. */
+  /** Withdraws everything it said and asked. */
+  startOver(): Promise<void>;
+  /** The questions, each with its decision. */
   approvals(): Promise<readonly Asked[]>;
 }
 
@@ -22,7 +24,7 @@ interface Standing {
   readonly approvals: readonly Asked[];
 }
 
-/** Without a conversation it begins one. */
+/** Without a conversation it creates one. */
 export async function startWorker(
   { server }: Stage,
   content: string,
@@ -33,7 +35,7 @@ export async function startWorker(
       method: "POST",
       body: JSON.stringify(body),
     });
-    if (!response.ok) throw new Error(`${path} was answered ${response.status}: ${await response.text()}`);
+    if (!response.ok) throw new Error(`${path} failed with ${response.status}: ${await response.text()}`);
     return (await response.json()) as Answer;
   };
   const started = await post<{ conversationId: string; generationId: string }>("", {
@@ -49,6 +51,9 @@ export async function startWorker(
     async say(...events) {
       const { epoch, lastSeq: expectedSeq } = standing;
       standing = await post(`/${generationId}/events`, { epoch, expectedSeq, events });
+    },
+    async startOver() {
+      standing = await post<Standing>(`/${generationId}/claim`, { keep: false });
     },
     async approvals() {
       standing = await post(`/${generationId}/heartbeat`, { epoch: standing.epoch });

@@ -1,7 +1,7 @@
-// Before the first paint, so that nobody who chose dark is shown a white page.
+// Runs before the first paint, so that the dark theme does not start with a white page.
 try {
   const theme = localStorage.getItem("outlast:theme");
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
 } catch {
-  // Without storage the device decides.
+  // Without storage the device's setting applies.
 }

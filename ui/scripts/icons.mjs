@@ -1,11 +1,11 @@
-// Draws the icons of the app as PNG from public/icon.svg, for systems that take no SVG.
+// Renders public/icon.svg to PNG, for systems that do not accept SVG icons.
 
 import { readFile } from "node:fs/promises";
 import { chromium } from "playwright-core";
 
 const publicFolder = new URL("../public/", import.meta.url);
 const svg = await readFile(new URL("icon.svg", publicFolder), "utf8");
-// A mask may cut off the corners: there the ground fills the square and the sign is smaller.
+// A mask may cut off the corners, so the background fills the square and the logo is smaller.
 const maskable = svg
   .replace('rx="15"', "")
   .replace("<path", '<g transform="translate(32 32) scale(.78) translate(-32 -32)"><path')

@@ -1,4 +1,4 @@
-/** What the README's pictures show: a few conversations as people have them, made for real. */
+/** The conversations in the README's pictures, produced with a real server. */
 
 import type { BrowserContextOptions, Page } from "playwright-core";
 import { OutlastClient } from "@outlast/client";

@@ -1,4 +1,4 @@
-// Makes pictures from the real program: of every state of the app, or those of the README.
+// Takes screenshots of the real app: of every state, or those of the README.
 //   node scripts/screenshots.mjs FOLDER [name …]
 //   node scripts/screenshots.mjs --readme FOLDER
 
@@ -8,7 +8,7 @@ import { runnerImport } from "vite";
 
 const isReadme = process.argv[2] === "--readme";
 const [folder, ...only] = process.argv.slice(isReadme ? 3 : 2);
-if (folder === undefined) throw new Error("name the folder for the pictures");
+if (folder === undefined) throw new Error("usage: screenshots.mjs [--readme] FOLDER [name …]");
 await mkdir(folder, { recursive: true });
 
 const load = async (path) =>
@@ -39,6 +39,7 @@ async function everyState() {
     OUTLAST_RECOVERY__MODE: "ask",
     OUTLAST_RETRY__BACKOFF: "60s",
     OUTLAST_MODELS__DEMO__PACE: "2ms",
+    OUTLAST_TIMEOUTS__WORKER_SILENCE: "1s",
   });
   try {
     const pictures = await prepare(stage);

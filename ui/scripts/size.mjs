@@ -1,9 +1,9 @@
-// Says how large the app is, and fails if what a browser loads first has grown too large.
+// Prints the size of the app, and fails if a browser would have to load too much.
 
 import { readdirSync, readFileSync } from "node:fs";
 import { gzipSync } from "node:zlib";
 
-/** What a phone on a slow network takes about a second for. */
+/** About a second on a phone with a slow network. */
 const LIMIT = 130_000;
 
 const assets = new URL("../dist/assets/", import.meta.url);
@@ -12,7 +12,7 @@ for (const name of readdirSync(assets)) {
   const bytes = readFileSync(new URL(name, assets));
   const zipped = gzipSync(bytes, { level: 9 }).length;
   total += zipped;
-  console.log(`${name}: ${bytes.length} bytes, ${zipped} with gzip`);
+  console.log(`${name}: ${bytes.length} bytes, ${zipped} gzipped`);
 }
-console.log(`together ${total} bytes with gzip, of at most ${LIMIT}`);
+console.log(`total: ${total} bytes gzipped, limit ${LIMIT}`);
 if (total > LIMIT) process.exit(1);

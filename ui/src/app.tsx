@@ -1,4 +1,4 @@
-/** The frame around every page: sidebar, page, and what is said aloud. */
+/** The frame around every page: sidebar, page, announcements. */
 
 import { useRef } from "react";
 import type { ReactNode } from "react";
@@ -18,7 +18,7 @@ export function App(): ReactNode {
     search: () => {
       drawer.open();
       search.current?.focus();
-      // A closed drawer cannot take the focus: once more when it is open.
+      // A closed drawer cannot take the focus, so this tries again when it is open.
       requestAnimationFrame(() => search.current?.focus());
     },
     newChat: () => {
@@ -29,7 +29,7 @@ export function App(): ReactNode {
   return (
     <div className={drawer.isOpen ? "app drawer-open" : "app"}>
       <a className="skip-link" href="#main">
-        Skip to the conversation
+        Skip to conversation
       </a>
       <Sidebar
         route={route}

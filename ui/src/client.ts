@@ -1,5 +1,3 @@
-/** The one client of this page. */
-
 import { OutlastClient } from "@outlast/client";
 
 export const client = new OutlastClient();

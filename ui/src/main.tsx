@@ -4,9 +4,12 @@ import { createRoot } from "react-dom/client";
 import { App } from "./app";
 import { client } from "./client";
 import { registerServiceWorker } from "./shell/service-worker";
+import { UserProvider } from "./user";
 import "./styles/base.css";
 import "./styles/shell.css";
 import "./styles/chat.css";
+import "./styles/messages.css";
+import "./styles/turn.css";
 import "./styles/composer.css";
 
 const root = document.getElementById("root");
@@ -15,7 +18,9 @@ if (root === null) throw new Error("the page has no #root");
 createRoot(root).render(
   <StrictMode>
     <OutlastProvider client={client}>
-      <App />
+      <UserProvider>
+        <App />
+      </UserProvider>
     </OutlastProvider>
   </StrictMode>,
 );

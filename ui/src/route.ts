@@ -1,4 +1,4 @@
-/** Where in the app this page is. The address is the only place where that is kept. */
+/** The current page of the app. It is kept in the address and nowhere else. */
 
 import { useSyncExternalStore } from "react";
 
@@ -49,7 +49,7 @@ function subscribe(listener: () => void): () => void {
   };
 }
 
-/** An address that somebody typed may hold anything. */
+/** An address that was typed by hand may contain anything. */
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);

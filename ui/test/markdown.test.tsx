@@ -5,7 +5,7 @@ import { Markdown } from "../src/markdown/markdown";
 const html = (text: string, isStreaming = false): string =>
   renderToStaticMarkup(<Markdown text={text} isStreaming={isStreaming} />);
 
-describe("what a model writes is never more than text", () => {
+describe("text from a model is never more than text", () => {
   it.each([
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -41,7 +41,7 @@ describe("what a model writes is never more than text", () => {
     expect(html(text)).not.toContain("<a ");
   });
 
-  it("links lead only where they say, and tell nobody who came", () => {
+  it("links lead only to their address, without a referrer", () => {
     expect(html("[x](https://example.org/a?b=1&c=2)")).toContain(
       '<a href="https://example.org/a?b=1&amp;c=2" target="_blank" rel="noopener noreferrer nofollow" title="https://example.org/a?b=1&amp;c=2">x</a>',
     );
@@ -55,7 +55,7 @@ describe("what a model writes is never more than text", () => {
     expect(out).toContain("Image</span>");
   });
 
-  it("characters that turn the direction are shown by name", () => {
+  it("bidirectional controls are shown by code point", () => {
     for (const text of [
       "a\u202eb",
       "`a\u202eb`",
@@ -65,13 +65,13 @@ describe("what a model writes is never more than text", () => {
     ]) {
       const out = html(text);
       expect(out).not.toMatch(/[\u202a-\u202e\u2066-\u2069]/);
-      expect(out).toMatch(/\[U\+20/);
+      expect(out).toMatch(/⟨U\+20/);
     }
   });
 });
 
 describe("Markdown", () => {
-  it("is drawn as people expect it", () => {
+  it("renders as people expect", () => {
     const out = html(
       "# T\n\n**b** *i* ~~d~~ `c` &amp; &lt;\n\n- [x] done\n- [ ] open\n\n3. three\n\n> q\n\n---\n\n| a |\n|:-:|\n| 1 |",
     );
@@ -84,7 +84,7 @@ describe("Markdown", () => {
     expect(out).toContain('<td style="text-align:center">1</td>');
   });
 
-  it("is drawn while it is written, at every length", () => {
+  it("renders while it streams, at every length", () => {
     const text =
       "# T\n\nSome **bold** and [a link](https://example.org).\n\n- a\n- b\n\n| a | b |\n|--|--|\n| 1 | 2 |\n\n```js\nlet a = '<b>';\n```\n\nend";
     for (let end = 0; end <= text.length; end += 1) {

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { mend } from "../src/markdown/mend";
 
-describe("the end of a growing text", () => {
+describe("the end of a streaming text", () => {
   it.each([
     ["some **bold te", "some **bold te**"],
     ["some **bold ", "some **bold**"],

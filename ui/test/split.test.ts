@@ -42,7 +42,7 @@ Text right after.
 Done.
 `;
 
-describe("a text is cut into blocks", () => {
+describe("a text is split into blocks", () => {
   it("at blank lines, headings and fences", () => {
     expect(texts(SAMPLE)).toEqual([
       "# Title",
@@ -65,20 +65,20 @@ describe("a text is cut into blocks", () => {
     }
   });
 
-  it("so that all but the last never change again", () => {
+  it("so that all but the last never change", () => {
     const splitter = new BlockSplitter();
     let before: readonly Block[] = [];
     for (let end = 0; end <= SAMPLE.length; end += 1) {
       const now = splitter.split(SAMPLE.slice(0, end));
       const final = before.slice(0, -1);
       expect(now.slice(0, final.length)).toEqual(final);
-      // The very same objects: nothing is drawn again.
+      // The same objects, so that nothing renders again.
       final.forEach((block, place) => expect(now[place]).toBe(block));
       before = now;
     }
   });
 
-  it("anew when it is another text", () => {
+  it("from the start when it is another text", () => {
     const splitter = new BlockSplitter();
     splitter.split("one\n\ntwo\n\n");
     expect(splitter.split("three")).toEqual([{ type: "markdown", text: "three" }]);
@@ -91,8 +91,8 @@ describe("a text is cut into blocks", () => {
   });
 });
 
-describe("what has no end", () => {
-  it("is cut into pieces that hold all of it", () => {
+describe("a very long block", () => {
+  it("is cut into pieces without losing any of it", () => {
     for (const word of ["x", "some words ", "a line\n", "😀"]) {
       const text = word.repeat(Math.ceil((MAX_BLOCK * 5) / word.length));
       const blocks = texts(text);
@@ -102,7 +102,7 @@ describe("what has no end", () => {
     }
   });
 
-  it("keeps the head of a table above each piece", () => {
+  it("repeats the header of a table in each piece", () => {
     const rows = Array.from({ length: 600 }, (_, row) => `| ${row} | value ${row} |`);
     const blocks = texts(["| a | b |", "|---|---|", ...rows, "", "After."].join("\n"));
     expect(blocks.length).toBeGreaterThan(3);
@@ -112,7 +112,7 @@ describe("what has no end", () => {
     expect(blocks.at(-1)).toBe("After.");
   });
 
-  it("takes time in proportion to its length", () => {
+  it("takes time proportional to its length", () => {
     const splitter = new BlockSplitter();
     const line = "y".repeat(1_000_000);
     const begin = performance.now();

@@ -28,12 +28,12 @@ const events = [
 ];
 
 describe("a timeline", () => {
-  it("tells what was done and how long it took", () => {
+  it("shows each step and how long it took", () => {
     const timeline = timelineOf(events);
     expect(timeline).toMatchObject({
       attempts: 2,
       retractions: 1,
-      pieces: 3,
+      chunks: 3,
       characters: 7,
       firstWordMs: 300,
     });
@@ -51,13 +51,13 @@ describe("a timeline", () => {
     });
   });
 
-  it("leaves open what goes on", () => {
+  it("leaves the current step open", () => {
     const timeline = timelineOf(events.slice(0, 7), START + 9_000);
     expect(timeline.spans.at(-1)).toMatchObject({ kind: "attempt", to: null });
     expect(timeline.end).toBe(START + 9_000);
   });
 
-  it("counts pieces over time", () => {
+  it("counts chunks over time", () => {
     const counts = rate(events, timelineOf(events), 10);
     expect(counts.reduce((sum, count) => sum + count, 0)).toBe(3);
     expect(counts[0]).toBe(3);

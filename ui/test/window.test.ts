@@ -5,7 +5,7 @@ const list = (from: number, to: number): { seq: number }[] =>
   Array.from({ length: to - from }, (_, place) => ({ seq: (from + place) * 10 }));
 
 describe("a window over a long list", () => {
-  it("shows the last ones, also of a list that grows", () => {
+  it("shows the last rows, even of a list that grows", () => {
     expect(rangeOf(AT_END, list(0, 500))).toEqual({ start: 500 - STEP, end: 500 });
     expect(rangeOf(AT_END, list(0, 501))).toEqual({ start: 501 - STEP, end: 501 });
     expect(rangeOf(AT_END, list(0, 3))).toEqual({ start: 0, end: 3 });
@@ -16,7 +16,7 @@ describe("a window over a long list", () => {
     expect(rangeOf(window, list(0, 300))).toEqual({ start: 110, end: 120 });
   });
 
-  it("never holds more than a page can bear", () => {
+  it("never holds more than the maximum", () => {
     const all = list(0, 1_000);
     let window = AT_END;
     for (let turn = 0; turn < 50; turn += 1) {

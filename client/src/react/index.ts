@@ -1,5 +1,6 @@
 export { OutlastProvider, useOutlast } from "./provider.js";
 export type { OutlastProviderProps } from "./provider.js";
+export { useCapabilities } from "./use-capabilities.js";
 export { useConversation } from "./use-conversation.js";
 export type { UseConversation } from "./use-conversation.js";
 export { useConversations } from "./use-conversations.js";

@@ -1,4 +1,4 @@
-/** Makes a client known to the components below. */
+/** Provides a client to the components below. */
 
 import { createContext, createElement, useContext } from "react";
 import type { ReactElement, ReactNode } from "react";
@@ -11,12 +11,12 @@ export interface OutlastProviderProps {
   readonly children?: ReactNode;
 }
 
-/** Make the client once, outside of components, or once for each request where pages are rendered on a server. */
+/** Create the client once, outside of components; with server-side rendering, once per request. */
 export function OutlastProvider({ client, children }: OutlastProviderProps): ReactElement {
   return createElement(Context.Provider, { value: client }, children);
 }
 
-/** The client that the provider above was given. */
+/** The client of the nearest provider. */
 export function useOutlast(): OutlastClient {
   const client = useContext(Context);
   if (client === null) throw new Error("useOutlast needs an <OutlastProvider client={…}> above it");

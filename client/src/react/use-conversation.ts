@@ -1,4 +1,4 @@
-/** A conversation in a component. The hook adds nothing to the store but React. */
+/** The store of a conversation as a hook. */
 
 import { useState, useSyncExternalStore } from "react";
 import type { OutlastClient } from "../client.js";
@@ -6,7 +6,7 @@ import type { Conversation, ConversationSnapshot } from "../conversation.js";
 import { useOutlast } from "./provider.js";
 
 export interface UseConversation extends ConversationSnapshot {
-  /** The store itself, with everything that can be done: `send`, `cancel`, `loadOlder`, … */
+  /** The store itself. */
   readonly conversation: Conversation;
   readonly send: Conversation["send"];
   readonly resend: Conversation["resend"];
@@ -23,8 +23,8 @@ export interface UseConversation extends ConversationSnapshot {
 }
 
 /**
- * Follows a conversation while the component is mounted. With null it is a new one: the first `send` makes
- * it and `id` tells which it is. Passing that id from then on goes on with the same store.
+ * Follows a conversation while the component is mounted. Null is a new conversation: the first `send` creates it and
+ * sets `id`. Pass that id from then on, and the hook continues with the same store.
  */
 export function useConversation(id: string | null): UseConversation {
   const conversation = useStore(id);
@@ -42,7 +42,7 @@ interface Held {
   readonly store: Conversation;
 }
 
-/** Held in state rather than in a memo: a new conversation must not be lost when React forgets its memos. */
+/** Held in state, not in a memo: React may drop memos, and a new conversation must not be lost. */
 function useStore(id: string | null): Conversation {
   const client = useOutlast();
   const make = (): Held => ({
@@ -61,7 +61,7 @@ type Actions = Omit<UseConversation, keyof ConversationSnapshot>;
 
 const known = new WeakMap<Conversation, Actions>();
 
-/** The same functions for the same store, so that they can be passed on without a memo. */
+/** The same functions for the same store, so that they can be passed as props without a memo. */
 function actionsOf(conversation: Conversation): Actions {
   let actions = known.get(conversation);
   if (actions === undefined) {
@@ -74,7 +74,7 @@ function actionsOf(conversation: Conversation): Actions {
       resume: () => conversation.resume(),
       dismiss: () => conversation.dismiss(),
       retry: (mode) => conversation.retry(mode),
-      submitApproval: (toolUseId, approval) => conversation.submitApproval(toolUseId, approval),
+      submitApproval: (shown, approval) => conversation.submitApproval(shown, approval),
       rename: (title) => conversation.rename(title),
       remove: () => conversation.remove(),
       loadOlder: (limit) => conversation.loadOlder(limit),

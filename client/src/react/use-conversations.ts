@@ -1,4 +1,4 @@
-/** The list of conversations in a component. */
+/** The list of conversations as a hook. */
 
 import { useSyncExternalStore } from "react";
 import { conversationList } from "../conversation-list.js";

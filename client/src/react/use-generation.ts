@@ -1,4 +1,4 @@
-/** The generation of a conversation in a component, for those who need no transcript. */
+/** The current generation of a conversation as a hook, for components that need no transcript. */
 
 import { useMemo } from "react";
 import type { GenerationState } from "../generation-state.js";
@@ -9,34 +9,34 @@ import type { OutlastError } from "../problem.js";
 import { useConversation } from "./use-conversation.js";
 
 export interface UseGeneration {
-  /** The generation under way, or else the last one. */
+  /** The current generation, or the last one. */
   readonly generation: GenerationState | null;
   readonly isGenerating: boolean;
-  /** Whether it waits for a person: paused, or interrupted. */
+  /** Whether it is paused or interrupted, and waits for a person. */
   readonly isPaused: boolean;
   readonly pendingApproval: PendingApproval | null;
   readonly connection: Connection;
   readonly error: OutlastError | null;
   readonly startGeneration: (content: Content, options?: SendOptions) => Promise<void>;
   readonly cancelGeneration: () => Promise<void>;
-  /** Decides about `pendingApproval` as it was shown by this rendering, never about one that came after. */
+  /** Decides about the `pendingApproval` of this render, never about a later one. */
   readonly submitApproval: (decision: "approve" | "deny") => Promise<void>;
   readonly resumeGeneration: () => Promise<void>;
   readonly dismissGeneration: () => Promise<void>;
   readonly retryGeneration: (mode?: RetryMode) => Promise<void>;
 }
 
-/** Follows the generation under way in a conversation, also one that began before the page was loaded. */
+/** Follows the current generation of a conversation, even one that began before the page was loaded. */
 export function useGeneration(conversationId: string | null): UseGeneration {
   const { generation, isGenerating, connection, error, conversation } = useConversation(conversationId);
-  const shown = generation?.pendingApproval?.toolUseId;
+  const shown = generation?.pendingApproval ?? null;
   const actions = useMemo(
     () => ({
       startGeneration: async (content: Content, options?: SendOptions) =>
         void (await conversation.send(content, options)),
       cancelGeneration: async () => void (await conversation.cancel()),
       submitApproval: async (decision: "approve" | "deny") =>
-        void (await conversation.submitApproval(shown ?? "", { decision })),
+        void (await conversation.submitApproval(shown, { decision })),
       resumeGeneration: async () => void (await conversation.resume()),
       dismissGeneration: async () => void (await conversation.dismiss()),
       retryGeneration: async (mode?: RetryMode) => void (await conversation.retry(mode)),
@@ -47,7 +47,7 @@ export function useGeneration(conversationId: string | null): UseGeneration {
     generation,
     isGenerating,
     isPaused: generation?.status === "paused" || generation?.status === "interrupted",
-    pendingApproval: generation?.pendingApproval ?? null,
+    pendingApproval: shown,
     connection,
     error,
     ...actions,

@@ -4,13 +4,13 @@ import type { OutlastEvent } from "../../src/index.js";
 import { proxy, server } from "./stage.js";
 
 describe("a client", () => {
-  it("that sends the same thing twenty times says it once", async () => {
+  it("that sends the same request twenty times creates one message", async () => {
     const { url, port } = await server();
     const bad = await proxy(port);
     const client = new OutlastClient({ baseUrl: bad.url });
     const start = { content: "hello", requestId: "the same" };
     let limits = 0;
-    // Some of the answers are lost, after the request has arrived.
+    // Some responses are lost after the request has arrived.
     bad.limit = () => ((limits += 1) % 3 === 0 ? 10 : 100_000);
     const all = await Promise.all(Array.from({ length: 20 }, () => client.startGeneration(start)));
     expect(new Set(all.map(({ generationId }) => generationId)).size).toBe(1);
@@ -21,7 +21,7 @@ describe("a client", () => {
     expect(messages.filter(({ role }) => role === "user")).toHaveLength(1);
   });
 
-  it("follows one generation to its end across lost connections, each event once", async () => {
+  it("follows a generation to its end across lost connections, each event once", async () => {
     const { url, port } = await server();
     const bad = await proxy(port);
     const client = new OutlastClient({ baseUrl: bad.url });
@@ -52,7 +52,7 @@ describe("a client", () => {
     expect(rest).toEqual(all.slice(10));
   });
 
-  it("stops following when told to, and says why it cannot", async () => {
+  it("stops following when aborted, and reports why it cannot follow", async () => {
     const { url } = await server();
     const client = new OutlastClient({ baseUrl: url });
     const { generationId } = await client.startGeneration({ content: "Tell me something in 500 words" });
@@ -69,7 +69,7 @@ describe("a client", () => {
     );
   });
 
-  it("is told what is wrong, in words and in codes", async () => {
+  it("gets a code and a text for every refusal", async () => {
     const { url } = await server();
     const client = new OutlastClient({ baseUrl: url });
     await expect(client.startGeneration({ content: " " })).rejects.toMatchObject({
@@ -98,7 +98,7 @@ describe("a client", () => {
     expect((await client.listModels()).map(({ id }) => id)).toContain("default");
   });
 
-  it("makes, lists, renames, pages through and deletes conversations", async () => {
+  it("creates, lists, renames, pages through and deletes conversations", async () => {
     const { url } = await server();
     const client = new OutlastClient({ baseUrl: url });
     const made = await client.createConversation({ title: "Tea", metadata: { branch: "main" } });

@@ -4,7 +4,7 @@ import { until } from "./outlast.js";
 import { agreed, ended, proxy, server, transports, view, watch } from "./stage.js";
 
 describe.each(transports)("over %s", (_name, options) => {
-  it("an answer is streamed, and what was shown is what the server has", async () => {
+  it("an answer is streamed, and the view is the server's", async () => {
     const { url } = await server();
     const client = new OutlastClient({ baseUrl: url, ...options });
     const conversation = watch(client.newConversation());
@@ -44,7 +44,7 @@ describe.each(transports)("over %s", (_name, options) => {
     expect(new Set(counts)).toEqual(new Set([2]));
   });
 
-  it("connections that break all the time cost nothing that was said", async () => {
+  it("connections that break all the time lose no text", async () => {
     const { url, port } = await server();
     const bad = await proxy(port);
     const client = new OutlastClient({ baseUrl: bad.url, ...options });
@@ -86,7 +86,7 @@ describe.each(transports)("over %s", (_name, options) => {
     await agreed(client, conversation);
   });
 
-  it("what one client cancels, both see", async () => {
+  it("both clients see what one cancels", async () => {
     const { url } = await server();
     const [mine, yours] = [
       new OutlastClient({ baseUrl: url, ...options }),
@@ -109,7 +109,7 @@ describe.each(transports)("over %s", (_name, options) => {
     });
   });
 
-  it("a conversation that does not exist, or no longer, ends the connection with the reason", async () => {
+  it("a conversation that does not exist, or was deleted, ends the connection with the reason", async () => {
     const { url } = await server();
     const client = new OutlastClient({ baseUrl: url, ...options });
     const nowhere = watch(client.conversation("conv_nowhere"));
@@ -124,7 +124,7 @@ describe.each(transports)("over %s", (_name, options) => {
   });
 });
 
-it("a stream that says nothing any more is noticed when somebody comes back to look", async () => {
+it("a stalled stream is noticed when the page becomes visible", async () => {
   const { port } = await server();
   const bad = await proxy(port);
   let changed: (what: "visible") => void = () => {};
@@ -149,7 +149,7 @@ it("a stream that says nothing any more is noticed when somebody comes back to l
   await until("it goes on", () => view(conversation).lastSeq > at + 10);
 });
 
-it("after a crash that took words, a conversation shows what is left and not what was seen", async () => {
+it("after a crash that lost text, a conversation shows what is left and not what was seen", async () => {
   const home = await server({ OUTLAST_DURABILITY__MODE: "boundary" });
   const client = new OutlastClient({ baseUrl: home.url });
   const conversation = watch(client.newConversation());

@@ -1,4 +1,4 @@
-/** Starts real servers on free ports of the loopback address, and ends those it started. */
+/** Starts real servers on free loopback ports, and stops those it started. */
 
 import { spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
@@ -11,25 +11,23 @@ const binary = resolve(
   process.env["OUTLAST_BIN"] ?? fileURLToPath(new URL("../../../target/debug/outlast", import.meta.url)),
 );
 
-/** Who answers if nobody is named. */
+/** The model, unless the settings name one. */
 const DEMO = { OUTLAST_MODELS__DEFAULT__KIND: "demo", OUTLAST_MODELS__DEFAULT__PACE: "5ms" };
 
 export interface Server {
   readonly url: string;
   readonly port: number;
-  /** As a crash does it. */
+  /** SIGKILL. */
   kill(): Promise<void>;
-  /** Again, on the same port and the same data. */
+  /** On the same port, with the same data. */
   restart(): Promise<void>;
-  /** For good. */
+  /** Stops it and deletes its data. */
   end(): Promise<void>;
 }
 
 export async function startServer(settings: Readonly<Record<string, string>> = {}): Promise<Server> {
   if (!existsSync(binary)) {
-    throw new Error(
-      `there is no server at ${binary}: build it with "cargo build -p outlast", or name one in OUTLAST_BIN`,
-    );
+    throw new Error(`no server at ${binary}: run "cargo build -p outlast", or set OUTLAST_BIN`);
   }
   const data = mkdtempSync(join(tmpdir(), "outlast-test-"));
   const isDemo = settings["OUTLAST_MODELS__DEFAULT__KIND"] === undefined;
@@ -77,7 +75,7 @@ async function kill(process: ChildProcess): Promise<void> {
   await gone;
 }
 
-/** Waits until it is so, and fails if that takes too long. */
+/** Waits for a condition, and fails on a timeout. */
 export async function until<T>(
   what: string,
   probe: () => T | Promise<T>,
@@ -87,7 +85,7 @@ export async function until<T>(
   for (;;) {
     const value = await probe();
     if (value) return value;
-    if (Date.now() > deadline) throw new Error(`waited in vain: ${what}`);
+    if (Date.now() > deadline) throw new Error(`timed out waiting for: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }

@@ -6,7 +6,7 @@ import { until } from "./outlast.js";
 import { agreed, cleanup, ended, server, view, watch } from "./stage.js";
 
 describe("a person", () => {
-  it("is asked after a crash if the server is set to ask, and may go on or leave it", async () => {
+  it("is asked after a crash if the server is set to ask, and may resume or dismiss", async () => {
     const home = await server({ OUTLAST_RECOVERY__MODE: "ask" });
     const client = new OutlastClient({ baseUrl: home.url });
     const conversation = watch(client.newConversation());
@@ -36,7 +36,7 @@ describe("a person", () => {
     await agreed(client, conversation);
   });
 
-  it("may stop a message that is only just being sent, and queue others", async () => {
+  it("may stop a message that is still being sent, and queue others", async () => {
     const { url } = await server();
     const conversation = watch(new OutlastClient({ baseUrl: url }).newConversation());
     const sent = conversation.send("Tell me something in 500 words");
@@ -57,7 +57,7 @@ describe("a person", () => {
     expect(conversation.snapshot().pending).toEqual([]);
   });
 
-  it("whose first two messages go out together has one conversation", async () => {
+  it("whose first two messages are sent together gets one conversation", async () => {
     const { url } = await server();
     const client = new OutlastClient({ baseUrl: url });
     const conversation = client.newConversation();
@@ -69,7 +69,7 @@ describe("a person", () => {
     expect((await client.listConversations()).data).toHaveLength(1);
   });
 
-  it("keeps a message that was refused, and may send it again or not", async () => {
+  it("keeps a message that was refused, and may send it again or discard it", async () => {
     const { url } = await server();
     const conversation = watch(new OutlastClient({ baseUrl: url }).newConversation());
     await conversation.send("Tell me something in 500 words");
@@ -93,7 +93,7 @@ describe("a person", () => {
     await until("it is gone", () => conversation.snapshot().pending.length === 0);
   });
 
-  it("reads older messages when asked to, before those that are there", async () => {
+  it("loads older messages in front of the others", async () => {
     const { url } = await server({ OUTLAST_MODELS__DEFAULT__PACE: "0ms" });
     const client = new OutlastClient({ baseUrl: url });
     const conversation = client.newConversation();
@@ -110,7 +110,7 @@ describe("a person", () => {
     expect(apply(short, { type: "snapshot", payload: all } as OutlastEvent)).toBe(all);
   });
 
-  it("sees in the list what is going on", async () => {
+  it("sees the state of each conversation in the list", async () => {
     const { url } = await server();
     const client = new OutlastClient({ baseUrl: url });
     const list = conversationList(client);

@@ -1,19 +1,19 @@
-/** A network that misbehaves: passes bytes on to a server, and cuts, stalls or resets connections. */
+/** An unreliable network: forwards bytes to a server, and cuts, stalls or resets connections. */
 
 import { connect, createServer } from "node:net";
 import type { AddressInfo, Socket } from "node:net";
 
 export interface Proxy {
   readonly url: string;
-  /** Connections that were made so far. */
+  /** The number of connections so far. */
   readonly count: number;
-  /** Ends all connections in an orderly way, as a proxy that restarts. */
+  /** Closes all connections cleanly, as a proxy that restarts. */
   cut(): void;
-  /** Ends all connections at once, as a router that forgets them. */
+  /** Resets all connections, as a router that forgets them. */
   reset(): void;
-  /** Passes nothing on any more, without a word, on all connections that are open. */
+  /** Silently stops forwarding on all open connections. */
   stall(): void;
-  /** Cuts each further connection after so many bytes of answer; null to let them live. */
+  /** Cuts each further connection after this many bytes of response; null never does. */
   limit: (() => number) | null;
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-/** What the tests with a real server share. What they begin is ended after each of them. */
+/** What the tests with a real server share. Everything they start is stopped after each test. */
 
 import { afterEach, expect } from "vitest";
 import WebSocket from "ws";
@@ -37,7 +37,7 @@ export const ended = (conversation: Conversation) => () => {
   return isGenerating ? null : lastEnd;
 };
 
-/** The view that the server has, once it and ours stand at the same position. */
+/** The server's view, once it is at the same position as ours. */
 export async function agreed(client: OutlastClient, conversation: Conversation): Promise<void> {
   const theirs = await until("both stand at the same position", async () => {
     const theirs = await client.getConversation(conversation.id!);

@@ -1,46 +1,67 @@
-/** Tool calls that wait for a decision: all of them, each with what it would do. */
+/** Tool calls that wait for a decision: all of them, each with its input. */
 
+import { OutlastError } from "@outlast/client";
 import type { PendingApproval } from "@outlast/client";
 import type { UseConversation } from "@outlast/client/react";
-import { useEffect, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import type { MouseEvent, ReactNode } from "react";
+import { revealAll } from "../markdown/invisible";
+import { pretty } from "../shell/pretty";
+import { hasChanged } from "./first-shown";
 import { ToolUse } from "./tool-card";
 
-/** A card that has just come to its place takes no click: the second of a double-click is for the one before it. */
+/** A card that just moved here takes no click: the second click of a double-click was meant for another card. */
 const SETTLE_MS = 400;
 
+/** The same only for the same question, not for another one under the same id. */
+export function questionKey({ toolUseId, hash = "" }: PendingApproval): string {
+  return `${toolUseId} ${hash}`;
+}
+
 export function Approvals({ chat }: { readonly chat: UseConversation }): ReactNode {
-  const asked = chat.view?.activeRun?.pendingApprovals ?? [];
-  const isSettled = useSettled(asked.map(({ toolUseId }) => toolUseId).join(" "));
+  const run = chat.view?.activeRun;
+  const asked = run?.pendingApprovals ?? [];
+  const isSettled = useSettled(asked.map(questionKey).join(" "));
   return asked.map((approval) => (
     <ApprovalCard
-      key={approval.toolUseId}
+      key={questionKey(approval)}
       approval={approval}
+      hasChanged={hasChanged(chat.conversation, run?.generationId ?? "", approval)}
       isSettled={isSettled}
-      onDecide={(decision) => chat.submitApproval(approval.toolUseId, { decision })}
+      onDecide={(decision) => chat.submitApproval(approval, { decision })}
     />
   ));
 }
 
 interface ApprovalCardProps {
   readonly approval: PendingApproval;
+  readonly hasChanged: boolean;
   readonly isSettled: boolean;
   readonly onDecide: (decision: "approve" | "deny") => Promise<unknown>;
 }
 
-function ApprovalCard({ approval, isSettled, onDecide }: ApprovalCardProps): ReactNode {
+function ApprovalCard({ approval, hasChanged, isSettled, onDecide }: ApprovalCardProps): ReactNode {
+  const { toolName, toolInput } = approval;
   const [isDecided, setDecided] = useState(false);
   const decide = (event: MouseEvent, decision: "approve" | "deny"): void => {
     if (event.detail > 1) return;
     setDecided(true);
-    // The conversation says what went wrong; here it may be tried again.
-    onDecide(decision).catch(() => setDecided(false));
+    onDecide(decision).catch((error: unknown) => {
+      // A question that has changed cannot be decided any more: the new one gets a card of its own.
+      setDecided(error instanceof OutlastError && error.code === "approval_changed");
+    });
   };
   const isDisabled = isDecided || !isSettled;
   return (
-    <div className="turn-card is-wait" role="group" aria-label={`A decision is needed: ${approval.toolName}`}>
-      <p>The assistant wants to use a tool. Nothing happens before you decide.</p>
-      <ToolUse name={approval.toolName} input={approval.toolInput} isOpen>
+    <div className="turn-card is-wait" role="group" aria-label={`Decision needed: ${toolName}`}>
+      <p>The assistant wants to use a tool. Nothing runs until you decide.</p>
+      {hasChanged && (
+        <p className="approval-warning" role="alert">
+          This request has changed since you first saw it. Read it again before you decide.
+        </p>
+      )}
+      <InvisibleWarning text={`${toolName} ${pretty(toolInput)}`} />
+      <ToolUse name={toolName} input={toolInput} isQuestion>
         <div className="turn-buttons">
           <button
             type="button"
@@ -62,6 +83,12 @@ function ApprovalCard({ approval, isSettled, onDecide }: ApprovalCardProps): Rea
       </ToolUse>
     </div>
   );
+}
+
+function InvisibleWarning({ text }: { readonly text: string }): ReactNode {
+  const isNeeded = useMemo(() => revealAll(text).some(({ isMark }) => isMark), [text]);
+  if (!isNeeded) return null;
+  return <p className="approval-warning">This request contains invisible characters, shown here as ⟨U+…⟩.</p>;
 }
 
 /** Whether nothing has moved for a moment. */

@@ -1,4 +1,4 @@
-/** What the assistant said, and what can be done with it. */
+/** An assistant's message, with copy and inspect. */
 
 import type { Message, Part } from "@outlast/client";
 import type { ReactNode } from "react";
@@ -30,7 +30,7 @@ export function AssistantMessage({ message, parts, isWriting, isCurrent }: Assis
       ))}
       <footer className={isCurrent ? "message-foot is-current" : "message-foot"}>
         {isWriting ? (
-          <span className="pulse" title="Being written" />
+          <span className="pulse" title="Writing…" />
         ) : (
           <CopyButton text={textOfParts(parts)} label="Copy answer" />
         )}
@@ -38,7 +38,7 @@ export function AssistantMessage({ message, parts, isWriting, isCurrent }: Assis
           <Link
             to={{ type: "inspect", generationId: message.generationId }}
             className="quiet-button"
-            label={isWriting ? "Inspect how this answer is made" : "Inspect how this answer was made"}
+            label="Inspect this answer"
           >
             <Icon name="inspect" />
             <span>Inspect</span>
@@ -75,7 +75,7 @@ function AssistantPart({ part, id, since, isWriting }: AssistantPartProps): Reac
   }
 }
 
-/** How an earlier answer ended, if it is not whole. */
+/** How an earlier answer ended, if it is incomplete. */
 function Ending({ message }: { readonly message: Message }): ReactNode {
   if (message.status === "cancelled") return <span className="ending">Stopped</span>;
   if (message.status === "error") return <span className="ending">Failed: {message.errorMessage}</span>;

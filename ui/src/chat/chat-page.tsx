@@ -1,24 +1,26 @@
-/** A conversation, or the place where one begins. */
+/** A conversation, or the start of a new one. */
 
 import { useConversation } from "@outlast/client/react";
+import type { UseConversation } from "@outlast/client/react";
 import { useEffect, useEffectEvent } from "react";
 import type { ReactNode } from "react";
 import { go } from "../route";
-import { Icon } from "../shell/icon";
+import { MenuButton } from "../shell/menu-button";
 import { titleOf } from "../shell/title";
+import { useUser } from "../user";
 import { Composer } from "./composer";
 import { ConnectionNote } from "./connection-note";
 import { EmptyState } from "./empty-state";
+import { forgetConversation } from "./forget";
 import { LoadingState } from "./loading-state";
 import { MissingState } from "./missing-state";
 import { quietly } from "./quietly";
 import { keyOf } from "./store-key";
 import { Transcript } from "./transcript";
 import { useAnnouncements } from "./use-announcements";
-import { forgetUnsent } from "./unsent";
-import { saveDraft } from "./drafts";
 import { useModel } from "./use-model";
 import { useSending } from "./use-sending";
+import type { Sending } from "./use-sending";
 
 export interface ChatPageProps {
   /** Null for a new conversation. */
@@ -26,75 +28,84 @@ export interface ChatPageProps {
   readonly onMenu: () => void;
 }
 
+type Phase = "missing" | "empty" | "loading" | "open";
+
 export function ChatPage({ id, onMenu }: ChatPageProps): ReactNode {
   const chat = useConversation(id);
   const model = useModel();
-  const { view, pending, connection, isGenerating } = chat;
-  const title = view === null ? "" : titleOf(view.conversation);
-
-  // The first message made it: from now on the address says which conversation this is.
-  useEffect(() => {
-    if (id === null && chat.id !== null) go({ type: "conversation", id: chat.id }, "replace");
-  }, [id, chat.id]);
-
-  useEffect(() => {
-    const name = title === "" ? "Outlast" : `${title} · Outlast`;
-    document.title = isGenerating ? `● ${name}` : name;
-  }, [title, isGenerating]);
-
+  const sending = useSending(chat, model.chosen);
+  const phase = phaseOf(chat, sending);
+  const title = chat.view === null ? "" : titleOf(chat.view.conversation);
+  useAddress(id, chat.id);
+  useDocumentTitle(title, chat.isGenerating);
+  useForgotten(id, phase === "missing");
   useAnnouncements(chat);
   useEscape(() => {
-    if (isGenerating) quietly(chat.cancel());
+    if (chat.isGenerating) quietly(chat.cancel());
   });
-
-  const sending = useSending(chat, model.chosen);
-  const isEmpty = chat.id === null && pending.length === 0 && sending.failed.length === 0;
-  const isMissing = connection.type === "ended" && connection.error?.status === 404;
-  useEffect(() => {
-    if (isMissing && id !== null) forget(id);
-  }, [isMissing, id]);
+  const key = keyOf(chat.conversation);
   return (
     <section className={id === null ? "chat is-new" : "chat"} aria-label="Conversation">
       <header className="page-head">
-        <button
-          type="button"
-          className="icon-button only-narrow"
-          aria-label="Show conversations"
-          onClick={onMenu}
-        >
-          <Icon name="menu" />
-        </button>
-        <h1 className={isEmpty ? "only-narrow" : undefined}>
+        <MenuButton onClick={onMenu} />
+        <h1 className={phase === "empty" ? "only-narrow" : undefined}>
           <bdi>{title || "Outlast"}</bdi>
         </h1>
-        {!isMissing && (
-          <ConnectionNote
-            key={`n${keyOf(chat.conversation)}`}
-            connection={connection}
-            onRetry={chat.reconnect}
-          />
+        {phase !== "missing" && (
+          <ConnectionNote key={`n${key}`} connection={chat.connection} onRetry={chat.reconnect} />
         )}
       </header>
-      {isMissing ? (
-        <MissingState />
-      ) : isEmpty ? (
-        <EmptyState onSend={(text) => sending.send(text, "queue")} />
-      ) : view === null && chat.id !== null && pending.length === 0 ? (
-        <LoadingState />
-      ) : (
-        <Transcript key={keyOf(chat.conversation)} chat={chat} sending={sending} />
-      )}
-      {!isMissing && (
-        <Composer key={`c${keyOf(chat.conversation)}`} chat={chat} model={model} onSend={sending.send} />
-      )}
+      <Body phase={phase} chat={chat} sending={sending} />
+      {phase !== "missing" && <Composer key={`c${key}`} chat={chat} model={model} onSend={sending.send} />}
     </section>
   );
 }
 
-/** What was written for a conversation that is gone. */
-function forget(id: string): void {
-  saveDraft(id, "");
-  forgetUnsent(id);
+interface BodyProps {
+  readonly phase: Phase;
+  readonly chat: UseConversation;
+  readonly sending: Sending;
+}
+
+function Body({ phase, chat, sending }: BodyProps): ReactNode {
+  switch (phase) {
+    case "missing":
+      return <MissingState />;
+    case "empty":
+      return <EmptyState onSend={(text) => sending.send(text, "queue")} />;
+    case "loading":
+      return <LoadingState />;
+    case "open":
+      return <Transcript key={keyOf(chat.conversation)} chat={chat} sending={sending} />;
+  }
+}
+
+function phaseOf({ id, view, pending, connection }: UseConversation, { failed }: Sending): Phase {
+  if (connection.type === "ended" && connection.error?.status === 404) return "missing";
+  if (pending.length > 0) return "open";
+  if (id === null) return failed.length === 0 ? "empty" : "open";
+  return view === null ? "loading" : "open";
+}
+
+/** The first message of a new conversation creates it. From then on the address names it. */
+function useAddress(shown: string | null, created: string | null): void {
+  useEffect(() => {
+    if (shown === null && created !== null) go({ type: "conversation", id: created }, "replace");
+  }, [shown, created]);
+}
+
+function useDocumentTitle(title: string, isGenerating: boolean): void {
+  useEffect(() => {
+    const name = title === "" ? "Outlast" : `${title} · Outlast`;
+    document.title = isGenerating ? `● ${name}` : name;
+  }, [title, isGenerating]);
+}
+
+function useForgotten(id: string | null, isMissing: boolean): void {
+  const user = useUser();
+  useEffect(() => {
+    if (isMissing && id !== null) forgetConversation(user, id);
+  }, [user, isMissing, id]);
 }
 
 /** Escape stops the answer, unless something that is open has a use for it. */

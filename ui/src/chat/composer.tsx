@@ -1,5 +1,6 @@
-/** Where a person writes. */
+/** The message field, with the buttons to send, queue, interrupt and stop. */
 
+import { useCapabilities } from "@outlast/client/react";
 import type { UseConversation } from "@outlast/client/react";
 import { useEffect, useRef } from "react";
 import type { FormEvent, KeyboardEvent, ReactNode } from "react";
@@ -51,7 +52,7 @@ export function Composer({ chat, model, onSend }: ComposerProps): ReactNode {
           ref={field}
           rows={1}
           value={text}
-          placeholder={isBusy ? "Write the next message" : "Write a message"}
+          placeholder={isBusy ? "Write your next message" : "Write a message"}
           aria-label="Message"
           onChange={(event) => setText(event.target.value)}
           onKeyDown={press}
@@ -59,63 +60,88 @@ export function Composer({ chat, model, onSend }: ComposerProps): ReactNode {
         <div className="composer-bar">
           <ModelPicker choice={model} />
           <span className="composer-buttons">
-            {isBusy && hasText && (
-              <>
-                <button type="submit" className="button" title="Send when this answer has ended (Enter)">
-                  <Icon name="queue" />
-                  Queue
-                </button>
-                <button
-                  type="button"
-                  className="button"
-                  title="Stop this answer and send now (Ctrl Enter)"
-                  onClick={() => send("interrupt")}
-                >
-                  <Icon name="interrupt" />
-                  Interrupt
-                </button>
-              </>
-            )}
-            {isBusy ? (
-              <button
-                type="button"
-                className="round-button is-stop"
-                aria-label="Stop"
-                title={chat.isGenerating ? "Stop (Esc)" : "Stop"}
-                onClick={() => quietly(chat.cancel())}
-              >
-                <Icon name="stop" />
-              </button>
-            ) : (
-              <button
-                type="submit"
-                className="round-button"
-                aria-label="Send"
-                title="Send (Enter)"
-                disabled={!hasText}
-              >
-                <Icon name="send" />
-              </button>
-            )}
+            {isBusy && hasText && <BusyButtons onInterrupt={() => send("interrupt")} />}
+            {isBusy ? <StopButton chat={chat} /> : <SendButton isDisabled={!hasText} />}
           </span>
         </div>
       </div>
+      <ForegroundNote />
     </form>
   );
 }
 
-/** Why the last thing that was tried failed. What a message says about itself is not said again. */
+function BusyButtons({ onInterrupt }: { readonly onInterrupt: () => void }): ReactNode {
+  return (
+    <>
+      <button type="submit" className="button" title="Send after this answer (Enter)">
+        <Icon name="queue" />
+        Queue
+      </button>
+      <button
+        type="button"
+        className="button"
+        title="Stop this answer and send now (Ctrl Enter)"
+        onClick={onInterrupt}
+      >
+        <Icon name="interrupt" />
+        Interrupt
+      </button>
+    </>
+  );
+}
+
+function StopButton({ chat }: { readonly chat: UseConversation }): ReactNode {
+  return (
+    <button
+      type="button"
+      className="round-button is-stop"
+      aria-label="Stop"
+      title={chat.isGenerating ? "Stop (Esc)" : "Stop"}
+      onClick={() => quietly(chat.cancel())}
+    >
+      <Icon name="stop" />
+    </button>
+  );
+}
+
+function SendButton({ isDisabled }: { readonly isDisabled: boolean }): ReactNode {
+  return (
+    <button
+      type="submit"
+      className="round-button"
+      aria-label="Send"
+      title="Send (Enter)"
+      disabled={isDisabled}
+    >
+      <Icon name="send" />
+    </button>
+  );
+}
+
+/** Why the last action failed. A message that failed says so itself. */
 function Trouble({ chat }: { readonly chat: UseConversation }): ReactNode {
   const { error, pending } = chat;
   if (error === null || pending.some((message) => message.error === error)) return null;
   return (
     <p className="trouble" role="alert">
-      That did not work. {sentence(error.detail)}
+      {error.code === "approval_changed"
+        ? "Your decision was not applied: the request changed before it arrived. Review the new request."
+        : `That did not work. ${sentence(error.detail)}`}
     </p>
   );
 }
 
-/** Browsers that can, fit the field to its text by themselves. */
+/** On a server without background mode, closing the page ends the answer. */
+function ForegroundNote(): ReactNode {
+  if (useCapabilities()?.background !== false) return null;
+  return (
+    <p className="composer-note">
+      This server does not finish answers in the background. Keep this page open until an answer is complete.
+    </p>
+  );
+}
+
+/** For browsers that cannot size the field to its text by themselves. */
 function fit(field: HTMLTextAreaElement | null): void {
   if (field === null || CSS.supports("field-sizing", "content")) return;
   field.style.height = "auto";

@@ -1,11 +1,12 @@
-/** How the connection stands, in a few quiet words, and only when it matters. */
+/** The state of the connection, in a few words, and only when it matters. */
 
 import type { Connection } from "@outlast/client";
+import { useCapabilities } from "@outlast/client/react";
 import { useEffect, useRef, useState } from "react";
 import type { ReactNode } from "react";
 import { announce } from "../shell/announcer";
 
-/** A loss that mends itself sooner than this is nobody's business. */
+/** A connection that comes back sooner than this is not worth mentioning. */
 const PATIENCE_MS = 700;
 const CAUGHT_UP_MS = 3_000;
 
@@ -17,23 +18,29 @@ export interface ConnectionNoteProps {
 type Note = "lost" | "offline" | "catching_up" | "caught_up" | "refused";
 
 const WORDS: Readonly<Record<Note, string>> = {
-  lost: "Connection lost. Trying again…",
-  offline: "You are offline. The answer goes on without you.",
+  lost: "Connection lost. Reconnecting…",
+  offline: "You are offline.",
   catching_up: "Catching up…",
-  caught_up: "Reconnected, caught up",
+  caught_up: "Reconnected and up to date",
   refused: "The server refused the connection.",
 };
+/** Only where it is true. */
+const IN_BACKGROUND = " The server continues without you.";
 
 export function ConnectionNote({ connection, onRetry }: ConnectionNoteProps): ReactNode {
+  const isBackground = useCapabilities()?.background === true;
   const note = useNote(connection);
   if (note === null) return <span className="connection-note" />;
   const canRetry = note === "lost" || note === "refused";
   return (
     <span className={`connection-note is-${note}`}>
-      <span className="connection-words">{WORDS[note]}</span>
+      <span className="connection-words">
+        {WORDS[note]}
+        {note === "offline" && isBackground && IN_BACKGROUND}
+      </span>
       {canRetry && (
         <button type="button" className="link-button" onClick={onRetry}>
-          Try now
+          Retry now
         </button>
       )}
     </span>
@@ -49,11 +56,11 @@ function useNote(connection: Connection): Note | null {
       if (!wasLost.current) return;
       wasLost.current = false;
       setNote("caught_up");
-      announce("Reconnected, caught up");
+      announce(WORDS.caught_up);
       const timer = setTimeout(() => setNote(null), CAUGHT_UP_MS);
       return () => clearTimeout(timer);
     }
-    // Connecting says nothing new: what was said before stays until it is known how it went.
+    // While connecting, the note stays as it was until the outcome is known.
     if (next === null) return;
     const timer = setTimeout(() => {
       if (next === "catching_up" && !wasLost.current) return;
@@ -82,7 +89,7 @@ function noteFor(connection: Connection): Note | "live" | null {
     case "offline":
       return "offline";
     case "waiting":
-      // A hidden page gave its connection back. Nobody sees that, and nothing is lost.
+      // A hidden page gives its connection back. Nobody sees that, and nothing is lost.
       return connection.because === "hidden" ? null : "lost";
     case "ended":
       return connection.error === null ? null : "refused";

@@ -1,22 +1,15 @@
-/** What was written and not sent, for each conversation, across reloads. */
+/** Text that was written but not sent, for each conversation. It survives a reload. */
 
-export function readDraft(id: string | null): string {
-  try {
-    return localStorage.getItem(keyOf(id)) ?? "";
-  } catch {
-    return "";
-  }
+import { readStored, store } from "../shell/stored";
+
+export function readDraft(user: string, id: string | null): string {
+  return readStored(user, nameOf(id)) ?? "";
 }
 
-export function saveDraft(id: string | null, text: string): void {
-  try {
-    if (text.trim() === "") localStorage.removeItem(keyOf(id));
-    else localStorage.setItem(keyOf(id), text);
-  } catch {
-    // Full or forbidden: then a reload forgets it.
-  }
+export function saveDraft(user: string, id: string | null, text: string): void {
+  store(user, nameOf(id), text.trim() === "" ? null : text);
 }
 
-function keyOf(id: string | null): string {
-  return `outlast:draft:${id ?? "new"}`;
+function nameOf(id: string | null): string {
+  return `draft:${id ?? "new"}`;
 }

@@ -1,6 +1,6 @@
-/** Where a conversation begins. */
+/** The start of a conversation. */
 
-import { useConversations } from "@outlast/client/react";
+import { useCapabilities, useConversations } from "@outlast/client/react";
 import { useState } from "react";
 import type { ReactNode } from "react";
 import { client } from "../client";
@@ -10,15 +10,18 @@ import { titleOf } from "../shell/title";
 
 const EXAMPLES = [
   "Tell me what you do, in 400 words",
-  "How do I come back to an answer after the network was lost?",
+  "How do I get back to an answer after losing the network?",
   "Compare tea and coffee in a small table",
 ] as const;
 
 export function EmptyState({ onSend }: { readonly onSend: (text: string) => void }): ReactNode {
+  const offered = useCapabilities();
   return (
     <div className="empty">
       <h2>What would you like to know?</h2>
-      <p>Reload, close the tab or lose the network: the answer is finished and waits for you.</p>
+      {offered?.background !== false && (
+        <p>Reload, close the tab or lose the network: the server finishes the answer and keeps it for you.</p>
+      )}
       <ul className="examples" aria-label="Examples">
         {EXAMPLES.map((example) => (
           <li key={example}>
@@ -28,12 +31,13 @@ export function EmptyState({ onSend }: { readonly onSend: (text: string) => void
           </li>
         ))}
       </ul>
+      {offered?.tools.length === 0 && <p className="offer-note">Tools are not available on this server.</p>}
       <WayBack />
     </div>
   );
 }
 
-/** The conversation that this person had open before. */
+/** A link to the conversation that this person had open last. */
 function WayBack(): ReactNode {
   const [last] = useState(() => client.lastPosition());
   const { conversations } = useConversations();
@@ -44,7 +48,7 @@ function WayBack(): ReactNode {
     <Link to={{ type: "conversation", id: conversation.id }} className="way-back">
       <Icon name="back" />
       <span>
-        Back to “<bdi>{titleOf(conversation)}</bdi>”{isLive && ", being answered"}
+        Back to “<bdi>{titleOf(conversation)}</bdi>”{isLive && ", still answering"}
       </span>
     </Link>
   );

@@ -1,9 +1,9 @@
 import type { ReactNode } from "react";
 
-/** Grey lines where the conversation will be. They come late, so that a quick answer shows none. */
+/** Placeholder lines. They appear late, so that a conversation that loads quickly shows none. */
 export function LoadingState(): ReactNode {
   return (
-    <div className="loading" role="status" aria-label="Loading the conversation">
+    <div className="loading" role="status" aria-label="Loading conversation">
       <span />
       <span />
       <span />

@@ -1,21 +1,20 @@
-/** One message. It is drawn again only if it changed itself. */
+/** One message. It renders again only when it has changed. */
 
 import type { Message, Part } from "@outlast/client";
 import { memo } from "react";
 import type { ReactNode } from "react";
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 import { AssistantMessage } from "./assistant-message";
 import { ToolCard } from "./tool-card";
 import { UserMessage } from "./user-message";
 
 export interface MessageRowProps {
   readonly message: Message;
-  /** What it says now. */
+  /** As they are now, even while the message is being written. */
   readonly parts: readonly Part[];
   readonly isWriting: boolean;
-  /** Whether its generation waits for its turn. */
   readonly isQueued: boolean;
-  /** Whether it belongs to the last generation, whose end is told below the messages. */
+  /** Whether it belongs to the last generation, whose outcome is shown below the messages. */
   readonly isCurrent: boolean;
   readonly onUnqueue: (generationId: string) => Promise<unknown>;
 }
@@ -47,6 +46,6 @@ function Content(props: MessageRowProps): ReactNode {
     case "tool":
       return <ToolCard parts={parts} />;
     case "system":
-      return <p className="system-note">{showTurns(message.content)}</p>;
+      return <p className="system-note">{revealBidi(message.content)}</p>;
   }
 }

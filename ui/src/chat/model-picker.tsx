@@ -1,12 +1,12 @@
 import type { ReactNode } from "react";
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 import type { ModelChoice } from "./use-model";
 
 export function ModelPicker({ choice }: { readonly choice: ModelChoice }): ReactNode {
   const { models, chosen, choose } = choice;
   const [first] = models;
   if (first === undefined) return <span className="model" />;
-  if (models.length === 1) return <span className="model">{showTurns(first)}</span>;
+  if (models.length === 1) return <span className="model">{revealBidi(first)}</span>;
   const fallback = models.includes("default") ? "default" : first;
   return (
     <label className="model is-choice">
@@ -14,7 +14,7 @@ export function ModelPicker({ choice }: { readonly choice: ModelChoice }): React
       <select value={chosen ?? fallback} onChange={(event) => choose(event.target.value)}>
         {models.map((model) => (
           <option key={model} value={model}>
-            {showTurns(model)}
+            {revealBidi(model)}
           </option>
         ))}
       </select>

@@ -1,4 +1,4 @@
-/** A message on its way to the server. */
+/** A message that is being sent. */
 
 import { contentText } from "@outlast/client";
 import type { PendingMessage } from "@outlast/client";
@@ -7,7 +7,7 @@ import { sentence } from "../shell/sentence";
 import { quietly } from "./quietly";
 import { UserMessage } from "./user-message";
 
-/** A message that is saved sooner than this was never seen to be on its way. */
+/** A message that is saved sooner than this is not marked as being sent. */
 const PATIENCE_MS = 800;
 
 export interface PendingRowProps {

@@ -1,4 +1,4 @@
-/** Lets something fail without a word here: the conversation's snapshot says what went wrong. */
+/** For actions whose failure is in the conversation's snapshot, where it is shown. */
 export function quietly(action: Promise<unknown>): void {
   action.catch(() => {});
 }

@@ -1,4 +1,4 @@
-/** The model did not answer. The server tries again by itself; this says when. */
+/** Says when the server will try again after a failed attempt. */
 
 import type { ScheduledRetry } from "@outlast/client";
 import { useEffect, useState } from "react";
@@ -19,15 +19,14 @@ export function RetryNote({ retry }: { readonly retry: ScheduledRetry }): ReactN
     <div className="turn-note is-retry">
       <span className="pulse" />
       <span>
-        {sentence(retry.reason)}{" "}
-        {seconds > 0 ? `Trying again in ${duration(seconds * 1_000)}` : "Trying again"} (attempt{" "}
-        {retry.attempt}).
+        {sentence(retry.reason)} {seconds > 0 ? `Retrying in ${duration(seconds * 1_000)}` : "Retrying"}{" "}
+        (attempt {retry.attempt}).
       </span>
     </div>
   );
 }
 
-/** The clocks of server and device may differ: never less than nothing, never more than all of it. */
+/** Clamped, because the clocks of server and device may differ. */
 function leftOf({ ts, delayMs }: ScheduledRetry): number {
   return Math.min(delayMs, Math.max(0, Date.parse(ts) + delayMs - Date.now()));
 }

@@ -1,6 +1,6 @@
 /**
- * A key for each conversation that is watched. Its id will not do: a new conversation gets its id in the
- * middle of its first message, and what is typed and shown must not be thrown away then.
+ * A React key for each conversation store. The conversation's id does not work: a new conversation gets its id while
+ * its first message is being sent, and what is typed and shown must survive that.
  */
 
 import type { Conversation } from "@outlast/client";

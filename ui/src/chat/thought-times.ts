@@ -1,46 +1,48 @@
 /**
- * How long the model thought, as this browser saw it. The transcript does not tell, so it is remembered here
- * for the newest thoughts. Where nobody watched, nothing is claimed.
+ * How long the model thought, as measured by this browser. The transcript does not say, so the newest times are
+ * kept here. A thought that nobody watched has no time.
  */
 
-const KEY = "outlast:thoughts";
+import { readStored, store } from "../shell/stored";
+
+const NAME = "thoughts";
 const KEPT = 100;
 
 const began = new Map<string, number>();
-let known: Map<string, number> | null = null;
+const known = new Map<string, Map<string, number>>();
 
 export function thoughtBegan(id: string, since: string | null): void {
   const now = Date.now();
   if (!began.has(id)) began.set(id, since === null ? now : Math.min(now, Date.parse(since)));
 }
 
-export function thoughtEnded(id: string): void {
+export function thoughtEnded(user: string, id: string): void {
   const start = began.get(id);
   if (start === undefined) return;
   began.delete(id);
-  const all = read().set(id, Date.now() - start);
+  const all = read(user).set(id, Date.now() - start);
   for (const old of [...all.keys()].slice(0, Math.max(0, all.size - KEPT))) all.delete(old);
-  try {
-    localStorage.setItem(KEY, JSON.stringify([...all]));
-  } catch {
-    // Then a reload forgets it.
-  }
+  store(user, NAME, JSON.stringify([...all]));
 }
 
-export function thoughtMs(id: string): number | null {
+export function thoughtMs(user: string, id: string): number | null {
   const start = began.get(id);
-  return read().get(id) ?? (start === undefined ? null : Date.now() - start);
+  return read(user).get(id) ?? (start === undefined ? null : Date.now() - start);
 }
 
-function read(): Map<string, number> {
-  if (known !== null) return known;
+function read(user: string): Map<string, number> {
+  const times = known.get(user) ?? parse(readStored(user, NAME));
+  known.set(user, times);
+  return times;
+}
+
+function parse(text: string | null): Map<string, number> {
   try {
-    const stored: unknown = JSON.parse(localStorage.getItem(KEY) ?? "[]");
-    known = new Map(Array.isArray(stored) ? stored.filter(isEntry) : []);
+    const stored: unknown = JSON.parse(text ?? "[]");
+    return new Map(Array.isArray(stored) ? stored.filter(isEntry) : []);
   } catch {
-    known = new Map();
+    return new Map();
   }
-  return known;
 }
 
 function isEntry(entry: unknown): entry is [string, number] {

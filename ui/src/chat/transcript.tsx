@@ -1,4 +1,4 @@
-/** The messages of a conversation. Only those near what is read are in the page. */
+/** The messages of a conversation. Only those near the visible part are in the page. */
 
 import type { UseConversation } from "@outlast/client/react";
 import { useRef } from "react";
@@ -11,7 +11,7 @@ import { useFollow } from "./use-follow";
 import type { Sending } from "./use-sending";
 import { useWindow } from "./use-window";
 
-/** How many older messages are fetched at a time. */
+/** Older messages fetched at a time. */
 const PAGE = 200;
 
 export interface TranscriptProps {
@@ -60,25 +60,7 @@ export function Transcript({ chat, sending }: TranscriptProps): ReactNode {
           {rows.end < messages.length ? (
             <div ref={rows.bottom} className="edge" aria-hidden="true" />
           ) : (
-            <>
-              {sending.failed.map(({ requestId, text }) => (
-                <PendingRow
-                  key={requestId}
-                  message={{ requestId, content: text, status: "failed", error: null }}
-                  onResend={sending.resend}
-                  onDiscard={sending.discard}
-                />
-              ))}
-              {pending.map((message) => (
-                <PendingRow
-                  key={message.requestId}
-                  message={message}
-                  onResend={sending.resend}
-                  onDiscard={sending.discard}
-                />
-              ))}
-              <TurnStatus chat={chat} />
-            </>
+            <Tail chat={chat} sending={sending} />
           )}
         </div>
       </div>
@@ -89,5 +71,25 @@ export function Transcript({ chat, sending }: TranscriptProps): ReactNode {
         </button>
       )}
     </div>
+  );
+}
+
+/** What follows the last message: messages being sent, and the state of the generation. */
+function Tail({ chat, sending }: TranscriptProps): ReactNode {
+  const failed = sending.failed.map(
+    ({ requestId, text }) => ({ requestId, content: text, status: "failed", error: null }) as const,
+  );
+  return (
+    <>
+      {[...failed, ...chat.pending].map((message) => (
+        <PendingRow
+          key={message.requestId}
+          message={message}
+          onResend={sending.resend}
+          onDiscard={sending.discard}
+        />
+      ))}
+      <TurnStatus chat={chat} />
+    </>
   );
 }

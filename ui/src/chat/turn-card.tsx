@@ -5,11 +5,11 @@ export interface TurnCardProps {
   readonly tone: "wait" | "failed";
   readonly title: string;
   readonly text: string;
-  /** What can be done. */
+  /** The buttons. */
   readonly children: ReactNode;
 }
 
-/** Something that waits for a person. */
+/** Something that needs a person's decision. */
 export function TurnCard({ tone, title, text, children }: TurnCardProps): ReactNode {
   return (
     <div className={`turn-card is-${tone}`} role="group" aria-label={title}>

@@ -1,4 +1,4 @@
-/** What is going on after the last message, and what can be done about it. */
+/** The state of the current generation, shown below the last message, with what can be done about it. */
 
 import type { GenerationState, ScheduledRetry } from "@outlast/client";
 import type { UseConversation } from "@outlast/client/react";
@@ -6,15 +6,15 @@ import type { ReactNode } from "react";
 import { sentence } from "../shell/sentence";
 import { Link } from "../shell/link";
 import { KeepFocus } from "../shell/keep-focus";
-import { Approvals } from "./approvals";
+import { Approvals, questionKey } from "./approvals";
 import { quietly } from "./quietly";
 import { RetryNote } from "./retry-note";
 import { TurnCard } from "./turn-card";
-import { useMaker } from "./use-maker";
+import { useIsWorkers } from "./use-is-workers";
 
 export function TurnStatus({ chat }: { readonly chat: UseConversation }): ReactNode {
   const { generation, view } = chat;
-  const waits = view?.activeRun?.pendingApprovals?.map(({ toolUseId }) => toolUseId) ?? [];
+  const waits = view?.activeRun?.pendingApprovals?.map(questionKey) ?? [];
   return (
     <KeepFocus about={[generation?.id, generation?.status, ...waits].join(" ")} to=".scroller">
       <Status chat={chat} />
@@ -24,12 +24,12 @@ export function TurnStatus({ chat }: { readonly chat: UseConversation }): ReactN
 
 function Status({ chat }: { readonly chat: UseConversation }): ReactNode {
   const { generation, pending, view } = chat;
-  // What is being sent will be answered next; how the last one ended is history.
+  // A message that is being sent will be answered next, so how the last generation ended no longer matters.
   if (pending.some(({ status }) => status !== "failed") && view?.activeRun == null) return <Working />;
   if (generation === null) return null;
   switch (generation.status) {
     case "queued":
-      return <Working words="Waiting for its turn…" />;
+      return <Working words="Queued…" />;
     case "running":
       return <Running chat={chat} retry={generation.retry} />;
     case "interrupted":
@@ -39,7 +39,7 @@ function Status({ chat }: { readonly chat: UseConversation }): ReactNode {
     case "paused":
       return (
         <>
-          <TurnCard tone="wait" title="Paused" text="It waits for you.">
+          <TurnCard tone="wait" title="Paused" text="Waiting for you.">
             <button type="button" className="button button-primary" onClick={() => quietly(chat.resume())}>
               Resume
             </button>
@@ -49,7 +49,7 @@ function Status({ chat }: { readonly chat: UseConversation }): ReactNode {
       );
     case "completed":
       return generation.endReason === "length" ? (
-        <p className="turn-note">The answer reached the model’s limit of length.</p>
+        <p className="turn-note">The answer reached the model’s length limit.</p>
       ) : null;
     case "cancelled":
       return <Stopped chat={chat} generation={generation} />;
@@ -78,20 +78,19 @@ interface RunningProps {
 
 function Running({ chat, retry }: RunningProps): ReactNode {
   if (retry !== null) return <RetryNote key={retry.ts} retry={retry} />;
-  // Before the first word, and between a tool and the next one, nothing else shows that work goes on.
+  // Before the first word, and between a tool and the next text, nothing else shows that work continues.
   const isSpeaking = Object.values(chat.view?.overlayParts ?? {}).some((parts) => parts.length > 0);
   return isSpeaking ? null : <Working />;
 }
 
 function Interrupted({ chat, generation }: Props): ReactNode {
-  const maker = useMaker(generation.id);
-  const text =
-    maker === "worker"
-      ? "The program that makes it was not heard. It goes on when that program is back, or dismiss it and keep what was said."
-      : "The server was stopped in the middle of it. Resume to have it answered anew, or dismiss it and keep what was said.";
+  const isWorkers = useIsWorkers(generation.id);
+  const text = isWorkers
+    ? "The worker producing this answer stopped responding. It will continue when the worker reconnects. You can also dismiss it and keep the text so far."
+    : "The server stopped before the answer was complete. Resume to generate it again, or dismiss it and keep the text so far.";
   return (
-    <TurnCard tone="wait" title="The answer was interrupted" text={maker === null ? "" : text}>
-      {maker === "server" && (
+    <TurnCard tone="wait" title="The answer was interrupted" text={isWorkers === null ? "" : text}>
+      {isWorkers === false && (
         <button type="button" className="button button-primary" onClick={() => quietly(chat.resume())}>
           Resume
         </button>
@@ -103,7 +102,7 @@ function Interrupted({ chat, generation }: Props): ReactNode {
   );
 }
 
-/** Three dots, where the answer will be. */
+/** Three dots in place of the answer. */
 function Working({ words }: { readonly words?: string }): ReactNode {
   return (
     <p className="working">
@@ -121,8 +120,8 @@ function Working({ words }: { readonly words?: string }): ReactNode {
 
 const REASONS: Readonly<Record<string, string>> = {
   user: "Stopped.",
-  superseded: "Stopped in favour of another message.",
-  abandoned: "Stopped, because nobody was watching for a long time.",
+  superseded: "Stopped to answer a newer message.",
+  abandoned: "Stopped because nobody was watching.",
   dismissed: "Dismissed after an interruption.",
 };
 
@@ -137,7 +136,7 @@ function Stopped({ chat, generation }: Props): ReactNode {
 
 function Again({ chat, generation }: Props): ReactNode {
   const hasText = generation.contentParts.some((part) => part.type === "text" && part.text !== "");
-  // An answer that said nothing has no message with a link of its own.
+  // An answer without text has no message, and so no link of its own to the inspector.
   const hasMessage = generation.contentParts.length > 0;
   return (
     <>

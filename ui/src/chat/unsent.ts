@@ -1,8 +1,10 @@
 /**
- * Messages that were sent and are not known to have arrived, kept apart from drafts and each under its name. A page
- * that is opened after the one that sent them is gone sends them again: if one did arrive, the server knows its name
- * and nothing is doubled. One that was seen to fail is only shown again: by then nobody may want it any more.
+ * Messages that were sent but not confirmed, stored apart from drafts, each under its request id. If the page that
+ * sent one is gone, the next page sends it again under the same id, so that the server accepts it only once. A
+ * message that was shown as failed is only shown again: the person may no longer want to send it.
  */
+
+import { readStored, store, storedNames } from "../shell/stored";
 
 export interface Unsent {
   readonly requestId: string;
@@ -17,92 +19,89 @@ export interface Unsent {
   readonly page: string;
 }
 
-const PREFIX = "outlast:unsent:";
-/** A page that was left a moment ago may not have let go of its lock yet. */
+const PREFIX = "unsent:";
+const LOCK = "outlast:unsent:";
+/** A page that was just closed may still hold its lock. */
 const LOOK_AGAIN_MS = 1_000;
 
-const page = newName();
+const page = newRequestId();
 const mine = new Set<string>();
 let release: (() => void) | null = null;
 
-/** A name that nobody else makes up. */
-export function newName(): string {
+export function newRequestId(): string {
   return crypto.getRandomValues(new Uint32Array(4)).join("-");
 }
 
-/** Makes it this page's. */
-export function keepUnsent(message: Unsent): void {
+/** Stores a message that this page sends. */
+export function keepUnsent(user: string, message: Unsent): void {
   mine.add(message.requestId);
-  allowed(() => localStorage.setItem(PREFIX + message.requestId, JSON.stringify({ ...message, page })));
+  store(user, PREFIX + message.requestId, JSON.stringify({ ...message, page }));
   hold();
 }
 
-export function dropUnsent(requestId: string): void {
+export function dropUnsent(user: string, requestId: string): void {
   mine.delete(requestId);
-  allowed(() => localStorage.removeItem(PREFIX + requestId));
+  store(user, PREFIX + requestId, null);
   if (mine.size > 0) return;
   release?.();
   release = null;
 }
 
-/** Forgets what was for a conversation that is gone. */
-export function forgetUnsent(conversationId: string): void {
-  for (const message of read()) if (message.conversationId === conversationId) dropUnsent(message.requestId);
+/** Drops the messages of a conversation that was deleted. */
+export function forgetUnsent(user: string, conversationId: string): void {
+  for (const message of read(user))
+    if (message.conversationId === conversationId) dropUnsent(user, message.requestId);
 }
 
-/** Those for a conversation whose page is gone. They are this page's from now on. */
+/** Takes over the messages of a conversation whose page is gone. */
 export async function takeUnsent(
+  user: string,
   conversationId: string | null,
   signal: AbortSignal,
 ): Promise<readonly Unsent[]> {
   const left = (): readonly Unsent[] =>
-    read().filter((one) => one.conversationId === conversationId && !mine.has(one.requestId));
+    read(user).filter((one) => one.conversationId === conversationId && !mine.has(one.requestId));
   if (left().length === 0) return [];
-  let taken = await gone(left());
+  let taken = await orphaned(left());
   if (taken.length < left().length) {
     await new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN_MS));
-    taken = await gone(left());
+    taken = await orphaned(left());
   }
   if (signal.aborted) return [];
-  for (const message of taken) keepUnsent(message);
+  for (const message of taken) keepUnsent(user, message);
   return taken;
 }
 
-async function gone(messages: readonly Unsent[]): Promise<readonly Unsent[]> {
-  // Where there are no locks, two pages may send the same message. The server takes it once.
+async function orphaned(messages: readonly Unsent[]): Promise<readonly Unsent[]> {
+  // Without locks two pages may send the same message. The server accepts it once.
   if (!("locks" in navigator)) return messages;
   const { held = [] } = await navigator.locks.query();
-  return messages.filter((message) => !held.some(({ name }) => name === PREFIX + message.page));
+  return messages.filter((message) => !held.some(({ name }) => name === LOCK + message.page));
 }
 
-/** Shows other pages that this one is still there, for as long as it has something to send. */
+/** Holds a lock while there is something to send, so that other pages know that this one is still open. */
 function hold(): void {
   if (release !== null || !("locks" in navigator)) return;
   const held = new Promise<void>((resolve) => (release = resolve));
-  navigator.locks.request(PREFIX + page, () => held).catch(() => {});
+  navigator.locks.request(LOCK + page, () => held).catch(() => {});
 }
 
-function read(): readonly Unsent[] {
-  const found: Unsent[] = [];
-  allowed(() => {
-    for (const key of Object.keys(localStorage)) {
-      if (!key.startsWith(PREFIX)) continue;
-      const message: unknown = JSON.parse(localStorage.getItem(key) ?? "null");
-      if (isUnsent(message)) found.push(message);
-    }
+function read(user: string): readonly Unsent[] {
+  return storedNames(user, PREFIX).flatMap((name) => {
+    const message = parse(readStored(user, name));
+    return message === null ? [] : [message];
   });
-  return found;
+}
+
+function parse(text: string | null): Unsent | null {
+  try {
+    const value: unknown = JSON.parse(text ?? "null");
+    return isUnsent(value) ? value : null;
+  } catch {
+    return null;
+  }
 }
 
 function isUnsent(value: unknown): value is Unsent {
   return typeof value === "object" && value !== null && "requestId" in value && "text" in value;
-}
-
-/** A storage may be full or forbidden: then a reload forgets. */
-function allowed(action: () => void): void {
-  try {
-    action();
-  } catch {
-    // Nothing else depends on it.
-  }
 }

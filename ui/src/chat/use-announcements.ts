@@ -1,4 +1,4 @@
-/** Says what becomes of an answer, for those who do not see it. */
+/** Announces how an answer proceeds to people who use a screen reader. */
 
 import type { Conversation, GenerationStatus } from "@outlast/client";
 import type { UseConversation } from "@outlast/client/react";
@@ -6,9 +6,9 @@ import { useEffect, useRef } from "react";
 import { announce } from "../shell/announcer";
 
 const WORDS: Partial<Readonly<Record<GenerationStatus, string>>> = {
-  running: "Answering",
+  running: "The assistant is answering.",
   interrupted: "The answer was interrupted. Resume or dismiss it.",
-  awaiting_approval: "A decision of yours is needed.",
+  awaiting_approval: "Your decision is needed.",
   completed: "The answer is complete.",
   cancelled: "The answer was stopped.",
   error: "The answer failed.",
@@ -16,21 +16,21 @@ const WORDS: Partial<Readonly<Record<GenerationStatus, string>>> = {
 
 interface Before {
   readonly conversation: Conversation;
-  /** Null until it is known how things stand. */
+  /** Null until the conversation is loaded. */
   readonly said: string | null;
 }
 
 export function useAnnouncements({ conversation, id, view, generation }: UseConversation): void {
   const before = useRef<Before | null>(null);
   const words = generation === null ? undefined : WORDS[generation.status];
-  // In a new conversation nothing was there before. Elsewhere it is not known before the view is.
+  // A new conversation has no history. In any other it is unknown until the view is loaded.
   const said =
     generation !== null ? `${generation.id} ${generation.status}` : id === null || view ? "" : null;
   useEffect(() => {
     const last = before.current;
     const isSame = last?.conversation === conversation;
     before.current = { conversation, said: said ?? (isSame ? last.said : null) };
-    // How things stood when the page was opened is no news.
+    // The state at the time the page was opened is not announced.
     const isNews = isSame && last.said !== null && said !== null && last.said !== said;
     if (isNews && words !== undefined) announce(words);
   }, [conversation, said, words]);

@@ -1,30 +1,32 @@
-/** The text in the field. It outlives a reload, and only what was changed here is written down. */
+/** The text in the message field. It survives a reload; a tab saves only what was changed in it. */
 
 import { useEffect, useEffectEvent, useRef, useState } from "react";
+import { useUser } from "../user";
 import { readDraft, saveDraft } from "./drafts";
 
 const SAVE_AFTER_MS = 250;
 
 export function useDraft(id: string | null): readonly [string, (text: string) => void] {
-  const [text, setText] = useState(() => readDraft(id));
-  // Another tab may write in the same conversation: what was not touched here is not this tab's to keep or clear.
+  const user = useUser();
+  const [text, setText] = useState(() => readDraft(user, id));
+  // Another tab may have a draft in the same conversation. A tab that did not touch it must not overwrite it.
   const isChanged = useRef(false);
-  const store = useEffectEvent(() => {
-    if (isChanged.current) saveDraft(id, text);
+  const save = useEffectEvent(() => {
+    if (isChanged.current) saveDraft(user, id, text);
     isChanged.current = false;
   });
   const change = (text: string): void => {
     isChanged.current = text !== "";
-    // At once: what was sent is no draft, and the conversation may be given its id in the next moment.
-    if (text === "") saveDraft(id, "");
+    // At once: a message that was sent is no draft, and the conversation may get its id right after.
+    if (text === "") saveDraft(user, id, "");
     setText(text);
   };
   useEffect(() => {
-    const timer = setTimeout(store, SAVE_AFTER_MS);
+    const timer = setTimeout(save, SAVE_AFTER_MS);
     return () => clearTimeout(timer);
   }, [text]);
   useEffect(() => {
-    const leave = (): void => store();
+    const leave = (): void => save();
     addEventListener("pagehide", leave);
     return () => {
       removeEventListener("pagehide", leave);
@@ -32,14 +34,14 @@ export function useDraft(id: string | null): readonly [string, (text: string) =>
     };
   }, []);
 
-  // A new conversation takes its draft along when it gets its id.
+  // A new conversation keeps its draft when it gets its id.
   const [was, setWas] = useState(id);
   useEffect(() => {
     if (was !== null || id === null) return;
     setWas(id);
-    if (readDraft(null) !== text) return;
-    saveDraft(null, "");
-    saveDraft(id, text);
-  }, [was, id, text]);
+    if (readDraft(user, null) !== text) return;
+    saveDraft(user, null, "");
+    saveDraft(user, id, text);
+  }, [user, was, id, text]);
   return [text, change];
 }

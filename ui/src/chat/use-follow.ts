@@ -1,24 +1,24 @@
-/** Keeps the end in sight while the reader is there, and leaves the reader alone elsewhere. */
+/** Keeps the end in view while the reader is there, and never moves a reader who is elsewhere. */
 
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 import type { RefObject } from "react";
 
-/** This near to the end is at the end: zoomed pages round. */
+/** Zoomed pages round, so this close counts as the end. */
 const AT_END_PX = 4;
 
 export interface Follow {
   readonly isFollowing: boolean;
-  /** Goes to the end and stays there. */
+  /** Scrolls to the end and stays there. */
   readonly follow: () => void;
-  /** What grows. */
+  /** The element that grows. */
   readonly content: RefObject<HTMLDivElement | null>;
 }
 
-/** Whoever sends something wants to see it: a change of `newest` leads to the end. */
+/** A change of `newest` scrolls to the end: people want to see the message that they just sent. */
 export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: string | undefined): Follow {
   const content = useRef<HTMLDivElement>(null);
   const following = useRef(true);
-  /** Where this has put the reader last. */
+  /** The scroll position that this hook set last. */
   const placed = useRef(0);
   const [isFollowing, setFollowing] = useState(true);
 
@@ -36,7 +36,7 @@ export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: st
 
   const follow = useCallback(() => {
     set(true);
-    // Once for what is there, and once for what is drawn because of it.
+    // Once for the current content, and once for what renders because of the scroll.
     toEnd();
     requestAnimationFrame(toEnd);
   }, [set, toEnd]);
@@ -52,8 +52,8 @@ export function useFollow(scroller: RefObject<HTMLDivElement | null>, newest: st
     const scrolled = (): void => {
       const { scrollTop, scrollHeight, clientHeight } = element;
       const isAtEnd = scrollHeight - scrollTop - clientHeight <= AT_END_PX;
-      // Growing text moves the end, not the reader; text that was withdrawn leaves both at the end. Whoever is found
-      // above the place where this has put them wants to read on there, however small the move.
+      // Growing text moves the end but not the reader, and retracted text leaves both at the end. So a reader who is
+      // above the position that was set here has scrolled up on purpose, however little.
       if (following.current) {
         if (!isAtEnd && scrollTop < placed.current - 1) set(false);
       } else if (isAtEnd) {

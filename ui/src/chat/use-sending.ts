@@ -1,39 +1,44 @@
-/** Sends what a person wrote, and again after a reload what is not known to have arrived. */
+/** Sends messages, and sends them again after a reload if they were not confirmed. */
 
 import type { UseConversation } from "@outlast/client/react";
 import { useEffect, useEffectEvent, useState } from "react";
+import { useUser } from "../user";
 import { quietly } from "./quietly";
-import { dropUnsent, keepUnsent, newName, takeUnsent } from "./unsent";
+import { dropUnsent, keepUnsent, newRequestId, takeUnsent } from "./unsent";
 import type { Unsent } from "./unsent";
 
 export type Send = (text: string, whenBusy: "queue" | "interrupt") => void;
 
 export interface Sending {
-  /** Those that had failed before the page was loaded. */
+  /** Messages that had failed before the page was loaded. */
   readonly failed: readonly Unsent[];
   readonly send: Send;
   readonly resend: (requestId: string) => Promise<unknown>;
   readonly discard: (requestId: string) => void;
 }
 
+interface Taken {
+  readonly by: object;
+  readonly failed: readonly Unsent[];
+}
+
 export function useSending(chat: UseConversation, model: string | null): Sending {
   const { conversation } = chat;
-  const [taken, setTaken] = useState<{ readonly by: object; readonly failed: readonly Unsent[] } | null>(
-    null,
-  );
+  const user = useUser();
+  const [taken, setTaken] = useState<Taken | null>(null);
   const failed = taken?.by === conversation ? taken.failed : [];
   const leave = (requestId: string): void =>
     setTaken({ by: conversation, failed: failed.filter((message) => message.requestId !== requestId) });
 
   const deliver = async (message: Unsent): Promise<void> => {
     const { text, requestId, whenBusy, model } = message;
-    // Written down first: the page may be gone before there is an answer.
-    keepUnsent({ ...message, hasFailed: false });
+    // Stored first: the page may be closed before the server responds.
+    keepUnsent(user, { ...message, hasFailed: false });
     try {
       await conversation.send(text, { requestId, whenBusy, model: model ?? undefined });
-      dropUnsent(requestId);
+      dropUnsent(user, requestId);
     } catch (error) {
-      keepUnsent({ ...message, hasFailed: true });
+      keepUnsent(user, { ...message, hasFailed: true });
       throw error;
     }
   };
@@ -43,16 +48,17 @@ export function useSending(chat: UseConversation, model: string | null): Sending
   });
   useEffect(() => {
     const stop = new AbortController();
-    void takeUnsent(conversation.id, stop.signal).then((messages) => messages.length > 0 && takeUp(messages));
+    const taking = takeUnsent(user, conversation.id, stop.signal);
+    void taking.then((messages) => messages.length > 0 && takeUp(messages));
     return () => stop.abort();
-  }, [conversation]);
+  }, [user, conversation]);
 
   return {
     failed,
     send(text, whenBusy) {
       const conversationId = conversation.id;
-      const name = { requestId: newName(), hasFailed: false, page: "" };
-      quietly(deliver({ ...name, conversationId, text, whenBusy, model }));
+      const sent = { requestId: newRequestId(), hasFailed: false, page: "" };
+      quietly(deliver({ ...sent, conversationId, text, whenBusy, model }));
     },
     async resend(requestId) {
       const message = failed.find((one) => one.requestId === requestId);
@@ -61,10 +67,10 @@ export function useSending(chat: UseConversation, model: string | null): Sending
         return deliver(message);
       }
       await conversation.resend(requestId);
-      dropUnsent(requestId);
+      dropUnsent(user, requestId);
     },
     discard(requestId) {
-      dropUnsent(requestId);
+      dropUnsent(user, requestId);
       leave(requestId);
       conversation.discard(requestId);
     },

@@ -1,4 +1,4 @@
-/** Moves the window over a long conversation while somebody scrolls, without moving what is being read. */
+/** Moves the window over a long conversation as the reader scrolls, without moving the text on screen. */
 
 import type { Message } from "@outlast/client";
 import { useEffect, useEffectEvent, useLayoutEffect, useRef, useState } from "react";
@@ -7,14 +7,14 @@ import { quietly } from "./quietly";
 import { AT_END, earlier, later, MOST, rangeOf, windowOf } from "./window";
 import type { Range, Window } from "./window";
 
-/** Rows are made ready this far before they come into sight. */
+/** Rows are rendered this far before they scroll into view. */
 const AHEAD = "900px";
 
 export interface WindowOptions {
   readonly messages: readonly Message[];
   readonly scroller: RefObject<HTMLDivElement | null>;
   readonly isFollowing: boolean;
-  /** Null if there are no older ones. */
+  /** Null if there are no older messages. */
   readonly loadOlder: (() => Promise<void>) | null;
 }
 
@@ -36,7 +36,7 @@ export function useWindow({ messages, scroller, isFollowing, loadOlder }: Window
   const anchor = useRef<Anchor | null>(null);
   const range = rangeOf(window, messages);
 
-  // Who reads at the end needs only the last ones; who left it keeps what was there.
+  // At the end only the last messages are needed; a reader who scrolled away keeps what was there.
   if (isFollowing && window.from !== null && range.end - range.start > MOST) setWindow(AT_END);
   if (!isFollowing && window.from === null && messages.length > 0) setWindow(windowOf(range, messages));
 
@@ -62,7 +62,7 @@ export function useWindow({ messages, scroller, isFollowing, loadOlder }: Window
     if (row !== null) element.scrollTop += row.getBoundingClientRect().top - kept.top;
   }, [first, last, scroller]);
 
-  // Observed anew after each move: an edge that is still in sight is told again.
+  // Observed again after each move, so that an edge that is still in view is reported again.
   useEffect(() => {
     const observer = new IntersectionObserver(
       (entries) => entries.forEach((entry) => entry.isIntersecting && reach(entry.target)),
@@ -75,7 +75,7 @@ export function useWindow({ messages, scroller, isFollowing, loadOlder }: Window
   return { ...range, top, bottom, toEnd: () => setWindow(AT_END) };
 }
 
-/** The first row in sight: it must stay where it is. */
+/** The first visible row, which must stay where it is. */
 function findAnchor(scroller: HTMLDivElement | null): Anchor | null {
   if (scroller === null) return null;
   const edge = scroller.getBoundingClientRect().top;

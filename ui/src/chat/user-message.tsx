@@ -1,19 +1,19 @@
-/** What a person said: as it was written, without Markdown. */
+/** A user's message, as it was written, without Markdown. */
 
 import type { Part } from "@outlast/client";
 import { useState } from "react";
 import type { ReactNode } from "react";
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 import { Picture } from "./picture";
 import { quietly } from "./quietly";
 
-/** Longer messages are folded: pasted files would push everything else away. */
+/** Longer messages are folded, so that a pasted file does not push everything else away. */
 const FOLD_AT = 2_000;
 
 export interface UserMessageProps {
   readonly parts: readonly Part[];
   readonly note: string | null;
-  /** Takes it back while it waits. */
+  /** Removes it from the queue. */
   readonly onRemove?: (() => Promise<unknown>) | null;
   readonly children?: ReactNode;
 }
@@ -47,10 +47,10 @@ export function UserMessage({ parts, note, onRemove = null, children }: UserMess
 
 function Text({ text }: { readonly text: string }): ReactNode {
   const [isWhole, setWhole] = useState(false);
-  if (text.length <= FOLD_AT || isWhole) return <p>{showTurns(text)}</p>;
+  if (text.length <= FOLD_AT || isWhole) return <p>{revealBidi(text)}</p>;
   return (
     <>
-      <p>{showTurns(text.slice(0, FOLD_AT))}…</p>
+      <p>{revealBidi(text.slice(0, FOLD_AT))}…</p>
       <button type="button" className="link-button" onClick={() => setWhole(true)}>
         Show all
       </button>

@@ -1,14 +1,14 @@
-/** Which part of a long list is in the page. Named by positions in the log, which stay when the list grows. */
+/** The part of a long list that is in the page, given by log positions, which do not change when the list grows. */
 
-/** How many more are shown at a time. */
+/** Rows added at a time. */
 export const STEP = 30;
-/** No more than this are in the page. */
+/** Rows in the page at most. */
 export const MOST = 90;
 
 export interface Window {
-  /** The first position shown; null for as many as fit before the end. */
+  /** The first position shown; null for the last `STEP` rows. */
   readonly from: number | null;
-  /** The last position shown; null for all that follow. */
+  /** The last position shown; null for everything that follows. */
   readonly to: number | null;
 }
 
@@ -29,7 +29,7 @@ export function rangeOf({ from, to }: Window, list: readonly Placed[]): Range {
   return { start: Math.min(start, end), end };
 }
 
-/** Shows earlier ones, and no longer those at the end if there are too many. */
+/** Adds earlier rows, and drops rows at the end if there are too many. */
 export function earlier(range: Range, list: readonly Placed[]): Window {
   const start = Math.max(0, range.start - STEP);
   return windowOf({ start, end: Math.min(range.end, start + MOST) }, list);
@@ -40,7 +40,7 @@ export function later(range: Range, list: readonly Placed[]): Window {
   return windowOf({ start: Math.max(range.start, end - MOST), end }, list);
 }
 
-/** Stays where it is, also when messages are added at either side. */
+/** Does not move when messages are added on either side. */
 export function windowOf({ start, end }: Range, list: readonly Placed[]): Window {
   return {
     from: list[start]?.seq ?? null,
@@ -48,7 +48,7 @@ export function windowOf({ start, end }: Range, list: readonly Placed[]): Window
   };
 }
 
-/** The first place whose position is not before `seq`. */
+/** The index of the first row at or after `seq`. */
 function placeOf(list: readonly Placed[], seq: number): number {
   let low = 0;
   let high = list.length;

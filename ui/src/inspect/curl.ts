@@ -1,9 +1,17 @@
-/** The same with curl. */
+/** curl commands that a person copies into a shell. */
 
-export function curlEvents(generationId: string): string {
-  return `curl -N '${location.origin}/v1/generations/${encodeURIComponent(generationId)}/events'`;
+export function curlEvents(origin: string, generationId: string): string {
+  return `curl -N ${quote(`${origin}/v1/generations/${encodeURIComponent(generationId)}/events`)}`;
 }
 
-export function curlGeneration(generationId: string): string {
-  return `curl -s '${location.origin}/v1/generations/${encodeURIComponent(generationId)}'`;
+export function curlGeneration(origin: string, generationId: string): string {
+  return `curl -s ${quote(`${origin}/v1/generations/${encodeURIComponent(generationId)}`)}`;
+}
+
+/**
+ * One word for any POSIX shell. Within single quotes only a single quote is special, and `encodeURIComponent` keeps
+ * it: it ends the quotes, stands escaped, and opens them again.
+ */
+export function quote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`;
 }

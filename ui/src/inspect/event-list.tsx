@@ -1,4 +1,4 @@
-/** The events, one line each. Only those in sight are in the page: there may be tens of thousands. */
+/** The events, one line each. There may be tens of thousands, so only visible lines are in the page. */
 
 import type { OutlastEvent } from "@outlast/client";
 import { useRef, useState } from "react";
@@ -6,7 +6,9 @@ import type { KeyboardEvent, ReactNode } from "react";
 import { duration } from "../shell/duration";
 import { summaryOf } from "./summary";
 
+/** The height of a line in pixels, as in `events.css`. */
 const ROW = 30;
+/** Lines rendered beyond each edge, so that scrolling shows no gaps. */
 const EXTRA = 8;
 
 export interface EventListProps {

@@ -1,8 +1,6 @@
-/** The generation in figures. */
-
 import type { Generation } from "@outlast/client";
 import type { ReactNode } from "react";
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 import { duration } from "../shell/duration";
 import type { Timeline } from "./timeline";
 
@@ -14,14 +12,14 @@ export interface FiguresProps {
 export function Figures({ generation, timeline }: FiguresProps): ReactNode {
   const { firstWordMs, attempts, retractions, inputTokens, outputTokens, characters } = timeline;
   const figures: readonly (readonly [string, string])[] = [
-    ["Model", generation === null ? "…" : showTurns(generation.model)],
-    ["Took", duration(timeline.end - timeline.start)],
+    ["Model", generation === null ? "…" : revealBidi(generation.model)],
+    ["Duration", duration(timeline.end - timeline.start)],
     ["First word", firstWordMs === null ? "none" : duration(firstWordMs)],
     ["Attempts", String(attempts)],
-    ["Withdrawn", String(retractions)],
+    ["Retracted", String(retractions)],
     ["Characters", characters.toLocaleString("en")],
-    ["Tokens read", tokens(inputTokens, generation?.inputTokens)],
-    ["Tokens written", tokens(outputTokens, generation?.outputTokens)],
+    ["Input tokens", tokens(inputTokens, generation?.inputTokens)],
+    ["Output tokens", tokens(outputTokens, generation?.outputTokens)],
   ];
   return (
     <dl className="figures">
@@ -35,8 +33,8 @@ export function Figures({ generation, timeline }: FiguresProps): ReactNode {
   );
 }
 
-/** Some models do not count. */
+/** Some models do not report them. */
 function tokens(seen: number, known = 0): string {
   const count = Math.max(seen, known);
-  return count === 0 ? "not told" : count.toLocaleString("en");
+  return count === 0 ? "unknown" : count.toLocaleString("en");
 }

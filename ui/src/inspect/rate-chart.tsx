@@ -1,4 +1,4 @@
-/** How fast the answer came, over the whole time. */
+/** How fast the answer arrived. */
 
 import type { OutlastEvent } from "@outlast/client";
 import { useMemo } from "react";
@@ -16,11 +16,11 @@ export interface RateChartProps {
 }
 
 export function RateChart({ events, timeline, cursor }: RateChartProps): ReactNode {
-  // The timeline is another one whenever the events are.
+  // The events grow in place, but the timeline is a new object whenever they do.
   const counts = useMemo(() => rate(events, timeline, BINS), [events, timeline]);
   const most = Math.max(1, ...counts);
   const seconds = (timeline.end - timeline.start) / 1_000;
-  const perSecond = seconds > 0 ? timeline.pieces / seconds : 0;
+  const perSecond = seconds > 0 ? timeline.chunks / seconds : 0;
   const path = counts
     .map((count, place) => {
       const height = count === 0 ? 0 : Math.max(1.5, (count / most) * (HEIGHT - 2));
@@ -35,14 +35,14 @@ export function RateChart({ events, timeline, cursor }: RateChartProps): ReactNo
         viewBox={`0 0 ${BINS} ${HEIGHT}`}
         preserveAspectRatio="none"
         role="img"
-        aria-label="Pieces over time"
+        aria-label="Chunks over time"
       >
         <path d={path} />
         {at !== null && <path className="rate-cursor" d={`M${at} 0v${HEIGHT}`} />}
       </svg>
       <figcaption>
-        {timeline.pieces.toLocaleString("en")} pieces, {perSecond.toFixed(perSecond < 10 ? 1 : 0)} a second on
-        average
+        {timeline.chunks.toLocaleString("en")} chunks, {perSecond.toFixed(perSecond < 10 ? 1 : 0)} per second
+        on average
       </figcaption>
     </figure>
   );

@@ -14,7 +14,7 @@ export function ReplayBar({ replay }: { readonly replay: Replay }): ReactNode {
       </button>
       <input
         type="range"
-        aria-label="Position of the replay"
+        aria-label="Replay position"
         aria-valuetext={duration(at)}
         min={0}
         max={Math.max(1, Math.round(length))}

@@ -1,14 +1,14 @@
-/** Plays a generation again. Long waits are shortened: nobody wants to sit through them twice. */
+/** Replays a generation, with long waits shortened. */
 
 import type { OutlastEvent } from "@outlast/client";
 import { useEffect, useMemo, useState } from "react";
 
-/** No pause of a replay is longer than this. */
+/** The longest pause in a replay. */
 const LONGEST_GAP_MS = 2_000;
 export const SPEEDS = [1, 4, 16] as const;
 export type Speed = (typeof SPEEDS)[number];
 
-/** When each event comes in a replay, in milliseconds from its beginning. */
+/** When each event occurs in a replay, in milliseconds from the start. */
 export function replayTimes(events: readonly OutlastEvent[]): readonly number[] {
   let at = 0;
   let last: number | null = null;
@@ -20,7 +20,7 @@ export function replayTimes(events: readonly OutlastEvent[]): readonly number[] 
   });
 }
 
-/** How many events have come by then. */
+/** The number of events up to a time. */
 export function countAt(times: readonly number[], at: number): number {
   let low = 0;
   let high = times.length;
@@ -33,7 +33,7 @@ export function countAt(times: readonly number[], at: number): number {
 }
 
 export interface Replay {
-  /** How many events are shown. */
+  /** The number of events shown. */
   readonly count: number;
   readonly at: number;
   readonly length: number;
@@ -44,12 +44,12 @@ export interface Replay {
   readonly seek: (at: number) => void;
 }
 
-/** Without a position everything there is is shown, also what is still to come. */
+/** Without a position, shows every event, including those that are still to arrive. */
 export function useReplay(events: readonly OutlastEvent[], size: number): Replay {
   const [at, setAt] = useState<number | null>(null);
   const [isPlaying, setPlaying] = useState(false);
   const [speed, setSpeed] = useState<Speed>(4);
-  // The list grows in place: its size says when it is another one.
+  // The list grows in place, so its size says when it has changed.
   const times = useMemo(() => replayTimes(events), [events, size]);
   const length = times.at(-1) ?? 0;
   if (isPlaying && at !== null && at >= length) {
@@ -62,7 +62,7 @@ export function useReplay(events: readonly OutlastEvent[], size: number): Replay
     let frame = requestAnimationFrame(function step(now) {
       const passed = (now - last) * speed;
       last = now;
-      // A last frame may come when the end has been reached, and must not begin anew.
+      // A last frame may run after the end was reached, and must not start over.
       setAt((at) => (at === null ? null : at + passed));
       frame = requestAnimationFrame(step);
     });

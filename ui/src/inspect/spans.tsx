@@ -1,4 +1,4 @@
-/** What was done, one bar for each, on one scale of time. */
+/** Attempts and waits as bars on one time scale. */
 
 import type { CSSProperties, ReactNode } from "react";
 import { duration } from "../shell/duration";
@@ -6,7 +6,7 @@ import type { Span, Timeline } from "./timeline";
 
 export interface SpansProps {
   readonly timeline: Timeline;
-  /** When the replay is, if it is not at the end. */
+  /** The time that the replay is at; null at the end. */
   readonly cursor: number | null;
 }
 
@@ -14,7 +14,7 @@ export function Spans({ timeline, cursor }: SpansProps): ReactNode {
   const { start, end, spans } = timeline;
   const scale = (at: number): number => ((at - start) / Math.max(1, end - start)) * 100;
   return (
-    <ol className="spans" aria-label="What was done, in order">
+    <ol className="spans" aria-label="Timeline">
       {spans.map((span, place) => {
         const to = span.to ?? end;
         const style: CSSProperties = {
@@ -44,7 +44,7 @@ function Note({ span }: { readonly span: Span }): ReactNode {
   const notes = [
     span.firstWord === null ? null : `First word after ${duration(span.firstWord - span.from)}.`,
     span.trouble,
-    span.isRetracted ? "What it said was withdrawn." : null,
+    span.isRetracted ? "Its text was retracted." : null,
   ].filter((note) => note !== null);
   return notes.length === 0 ? null : <span className="span-note">{notes.join(" ")}</span>;
 }

@@ -1,13 +1,13 @@
-/** An event in a few words. */
+/** A one-line summary of an event. */
 
 import type { OutlastEvent } from "@outlast/client";
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 import { duration } from "../shell/duration";
 
 const LONGEST = 90;
 
 export function summaryOf(event: OutlastEvent): string {
-  return showTurns(words(event).replace(/\s+/g, " ").slice(0, LONGEST));
+  return revealBidi(words(event).replace(/\s+/g, " ").slice(0, LONGEST));
 }
 
 function words(event: OutlastEvent): string {
@@ -24,7 +24,7 @@ function words(event: OutlastEvent): string {
     case "tool.start":
       return event.payload.toolName;
     case "usage":
-      return `${event.payload.inputTokens} tokens read, ${event.payload.outputTokens} written`;
+      return `${event.payload.inputTokens} input tokens, ${event.payload.outputTokens} output tokens`;
     case "attempt.retracted":
       return `attempt ${event.payload.attempt}: ${event.payload.reason}`;
     case "retry.scheduled":

@@ -1,4 +1,4 @@
-/** What a generation did, and how long each thing took, read from its events. */
+/** What a generation did and how long each step took, read from its events. */
 
 import type { OutlastEvent } from "@outlast/client";
 import { sentence } from "../shell/sentence";
@@ -10,13 +10,13 @@ export interface Span {
   readonly name: string;
   /** Milliseconds since the epoch. */
   readonly from: number;
-  /** Null while it goes on. */
+  /** Null while it lasts. */
   readonly to: number | null;
-  /** When the first word of an attempt came. */
+  /** When the first text of an attempt arrived. */
   readonly firstWord: number | null;
-  /** How it ended, if not well. */
+  /** Why it failed, if it did. */
   readonly trouble: string | null;
-  /** Whether what it said was withdrawn. */
+  /** Whether its text was retracted. */
   readonly isRetracted: boolean;
 }
 
@@ -26,17 +26,17 @@ export interface Timeline {
   readonly spans: readonly Span[];
   readonly attempts: number;
   readonly retractions: number;
-  readonly pieces: number;
+  readonly chunks: number;
   readonly characters: number;
   readonly inputTokens: number;
   readonly outputTokens: number;
-  /** The first word of all, since the beginning. */
+  /** From the start to the first text. */
   readonly firstWordMs: number | null;
 }
 
 type Draft = { -readonly [Key in keyof Span]: Span[Key] };
 
-/** `now` is the end of what is not over yet; null if everything is. */
+/** `now` is the end of a generation that still runs; null for one that has ended. */
 export function timelineOf(events: readonly OutlastEvent[], now: number | null = null): Timeline {
   const reader = new Reader();
   for (const event of events) reader.take(event);
@@ -47,7 +47,7 @@ class Reader {
   readonly #spans: Draft[] = [];
   #open: Draft | null = null;
   #retractions = 0;
-  #pieces = 0;
+  #chunks = 0;
   #characters = 0;
   #inputTokens = 0;
   #outputTokens = 0;
@@ -57,7 +57,7 @@ class Reader {
     const at = Date.parse(event.ts);
     switch (event.type) {
       case "generation.queued":
-        return this.#begin("queued", "Waits for its turn", at);
+        return this.#begin("queued", "Queued", at);
       case "chat.started":
         return this.#begin("attempt", `Attempt ${event.payload.attempt}`, at);
       case "chat.delta":
@@ -72,10 +72,10 @@ class Reader {
         return this.#retract(event.payload.reason, at);
       case "retry.scheduled":
         this.#fail(event.payload.reason);
-        return this.#begin("wait", "Waits before the next attempt", at);
+        return this.#begin("wait", "Waiting to retry", at);
       case "chat.interrupted":
         this.#fail(event.payload.reason);
-        return this.#begin("interrupted", "Interrupted, waits for a person", at);
+        return this.#begin("interrupted", "Interrupted, waiting for a person", at);
       case "chat.error":
         this.#fail(event.payload.errorMessage);
         return this.#close(at);
@@ -96,11 +96,11 @@ class Reader {
     return {
       start,
       end,
-      // One that took no time has nothing to show.
+      // A wait that took no time is not worth a bar.
       spans: this.#spans.filter(({ kind, from, to }) => kind !== "queued" || to === null || to - from > 5),
       attempts: this.#spans.filter(({ kind }) => kind === "attempt").length,
       retractions: this.#retractions,
-      pieces: this.#pieces,
+      chunks: this.#chunks,
       characters: this.#characters,
       inputTokens: this.#inputTokens,
       outputTokens: this.#outputTokens,
@@ -124,7 +124,7 @@ class Reader {
     if (attempt?.kind === "attempt") attempt.trouble ??= sentence(reason);
   }
 
-  /** The attempt that is withdrawn may have been over for long: the server that made it was gone. */
+  /** The retracted attempt may have ended long before, with the server that ran it. */
   #retract(reason: string, at: number): void {
     const attempt = this.#spans.findLast(({ kind }) => kind === "attempt");
     if (attempt === undefined) return;
@@ -134,14 +134,14 @@ class Reader {
   }
 
   #say(text: string, chunks: number, at: number): void {
-    this.#pieces += chunks;
+    this.#chunks += chunks;
     this.#characters += text.length;
     this.#firstWord ??= at;
     if (this.#open !== null) this.#open.firstWord ??= at;
   }
 }
 
-/** How many pieces came in each of so many equal stretches of time. */
+/** The number of chunks in each of `bins` equal intervals. */
 export function rate(
   events: readonly OutlastEvent[],
   { start, end }: Timeline,

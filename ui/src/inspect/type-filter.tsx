@@ -1,11 +1,11 @@
-/** Which kinds of events are listed. */
+/** Chooses which event types are listed. */
 
 import type { OutlastEvent } from "@outlast/client";
 import type { ReactNode } from "react";
 
 export interface TypeFilterProps {
   readonly events: readonly OutlastEvent[];
-  /** Those that are left out. */
+  /** Types that are not listed. */
   readonly hidden: ReadonlySet<string>;
   readonly onChange: (hidden: ReadonlySet<string>) => void;
 }
@@ -19,7 +19,7 @@ export function TypeFilter({ events, hidden, onChange }: TypeFilterProps): React
     onChange(next);
   };
   return (
-    <div className="type-filter" role="group" aria-label="Kinds of events">
+    <div className="type-filter" role="group" aria-label="Event types">
       {[...counts].map(([type, count]) => (
         <button
           key={type}

@@ -1,10 +1,10 @@
-/** What the answer was after so many events. */
+/** The answer as it stood after a number of events. */
 
 import { apply, emptyView, partsOf } from "@outlast/client";
 import type { OutlastEvent, View } from "@outlast/client";
 import { useState } from "react";
 
-/** Folds on from where it was; only a step back begins anew. */
+/** Folds on from the last position, and starts over only for an earlier one. */
 class Folding {
   #count = 0;
   #view: View = emptyView("", "");
@@ -24,7 +24,11 @@ class Folding {
 
 export function useAnswer(events: readonly OutlastEvent[], count: number): string {
   const [folding] = useState(() => new Folding());
-  const view = folding.at(events, count);
+  return answerIn(folding.at(events, count));
+}
+
+/** The text of the assistant's messages. */
+export function answerIn(view: View): string {
   return view.messages
     .filter(({ role }) => role === "assistant")
     .flatMap((message) => partsOf(view, message))

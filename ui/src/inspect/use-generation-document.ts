@@ -1,4 +1,4 @@
-/** The generation as a document: read at first, and again when it is over. */
+/** The generation's document, loaded at the start and again when the generation has ended. */
 
 import type { Generation } from "@outlast/client";
 import { useEffect, useState } from "react";

@@ -1,4 +1,4 @@
-/** The time, for something that goes on. */
+/** The current time while a generation runs. */
 
 import { useEffect, useState } from "react";
 

@@ -3,15 +3,15 @@
 import type { Token, Tokens } from "marked";
 import { createElement, memo } from "react";
 import type { ReactNode } from "react";
-import { showTurns } from "./bidi";
+import { revealBidi } from "./invisible";
 import { CodeBlock } from "./code-block";
 import { MAX_DEPTH, plain, renderInline } from "./inline";
 import { lexBlock } from "./lex";
 
-/** Remembered by its text: a block that does not change is never read again. */
+/** Memoised by its text: a block that does not change is parsed once. */
 export const MarkdownBlock = memo(function MarkdownBlock({ text }: { readonly text: string }): ReactNode {
   const tokens = lexBlock(text);
-  return tokens === null ? <p className="md-plain">{showTurns(text)}</p> : renderBlocks(tokens, 0);
+  return tokens === null ? <p className="md-plain">{revealBidi(text)}</p> : renderBlocks(tokens, 0);
 });
 
 function renderBlocks(tokens: readonly Token[] | undefined, depth: number): ReactNode {
@@ -26,13 +26,13 @@ function Block({ token, depth }: { readonly token: Token; readonly depth: number
     case "paragraph":
       return <p dir="auto">{renderInline((token as Tokens.Paragraph).tokens, depth)}</p>;
     case "text": {
-      // The words of an item of a tight list.
+      // The text of an item in a tight list.
       const { tokens, text } = token as Tokens.Text;
       return tokens === undefined ? plain(text) : renderInline(tokens, depth);
     }
     case "heading": {
       const heading = token as Tokens.Heading;
-      // The page has a heading of its own above these.
+      // The page's own heading ranks above these.
       const level = `h${Math.min(6, heading.depth + 1)}`;
       return createElement(level, { dir: "auto" }, renderInline(heading.tokens, depth));
     }

@@ -1,9 +1,9 @@
-/** Code with its language and a button that copies it. */
+/** A code block with its language and a copy button. */
 
 import { memo } from "react";
 import type { ReactNode } from "react";
 import { CopyButton } from "../shell/copy-button";
-import { showTurns } from "./bidi";
+import { revealBidi } from "./invisible";
 import { codePieces } from "./code-pieces";
 
 export interface CodeBlockProps {
@@ -32,5 +32,5 @@ export const CodeBlock = memo(function CodeBlock({ info, text }: CodeBlockProps)
 
 /** While code streams, only its last piece is laid out again. */
 const Piece = memo(function Piece({ text }: { readonly text: string }): ReactNode {
-  return <span className="md-code-piece">{showTurns(text)}</span>;
+  return <span className="md-code-piece">{revealBidi(text)}</span>;
 });

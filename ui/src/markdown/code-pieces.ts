@@ -1,4 +1,4 @@
-/** Cuts code into pieces of whole lines. A line longer than a piece is cut too: no screen is that wide. */
+/** Cuts code into pieces of whole lines. A line longer than a piece is cut too. */
 
 const PIECE = 6_000;
 
@@ -9,7 +9,7 @@ export function codePieces(code: string): readonly string[] {
     const line = code.lastIndexOf("\n", from + PIECE);
     const end = line > from ? line : from + PIECE;
     pieces.push(code.slice(from, end));
-    // Each piece is a block of its own, which is what the line break was for.
+    // Each piece is an element of its own, which stands for the line break.
     from = line > from ? end + 1 : end;
   }
   return [...pieces, code.slice(from)];

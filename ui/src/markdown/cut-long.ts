@@ -1,6 +1,6 @@
-/** Blocks without an end: a paragraph of a megabyte, a table of a thousand rows. */
+/** Cuts very long blocks: a paragraph of a megabyte, a table of a thousand rows. */
 
-/** The longest block that is read as one. Reading Markdown can take the square of its length. */
+/** The longest block that is parsed in one go. Parsing Markdown can take quadratic time. */
 export const MAX_BLOCK = 4_000;
 
 const DELIMITER = /^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$/;
@@ -9,13 +9,13 @@ export interface Cut {
   readonly pieces: readonly string[];
   /** How much of the text the pieces hold. */
   readonly length: number;
-  /** The head of the table that goes on after the cut; null if it is none. */
+  /** The header of the table that continues after the cut; null if it is no table. */
   readonly head: string | null;
 }
 
 /**
- * Cuts as many pieces of at most `MAX_BLOCK` off a text as it has. A table is cut between rows, and each
- * piece begins with its head: `known` if the text itself begins in the middle of one.
+ * Cuts pieces of at most `MAX_BLOCK` characters off a text. A table is cut between rows, and its header is repeated
+ * in each piece: `known` if the text starts in the middle of a table.
  */
 export function cutLong(text: string, known: string): Cut {
   const own = known === "" ? tableHead(text) : null;
@@ -32,7 +32,7 @@ export function cutLong(text: string, known: string): Cut {
   return { pieces, length: from, head };
 }
 
-/** After the last line, else after the last word, else anywhere but in the middle of a character. */
+/** After the last line, else after the last word, else anywhere but within a surrogate pair. */
 function placeToCut(text: string, isTable: boolean): number {
   const line = text.lastIndexOf("\n");
   if (line > 0 && (isTable || line > MAX_BLOCK / 2)) return line + 1;
@@ -42,7 +42,7 @@ function placeToCut(text: string, isTable: boolean): number {
   return last >= 0xd800 && last <= 0xdbff ? text.length - 1 : text.length;
 }
 
-/** The first two lines of a table, with their ends; null if it is none. */
+/** The first two lines of a table, with their line breaks; null if it is no table. */
 function tableHead(text: string): string | null {
   const first = text.indexOf("\n");
   const second = text.indexOf("\n", first + 1);

@@ -1,4 +1,4 @@
-/** Character references, as a model may write them. Rare names stay as they were written. */
+/** Decodes character references. Rare names stay as they are. */
 
 const NAMED: Readonly<Record<string, string>> = {
   amp: "&",

@@ -1,22 +1,22 @@
-/** Words with emphasis, links and code. */
+/** Inline Markdown: emphasis, links, code. */
 
 import type { Token, Tokens } from "marked";
 import type { ReactNode } from "react";
 import { Icon } from "../shell/icon";
-import { showTurns } from "./bidi";
+import { revealBidi } from "./invisible";
 import { decodeEntities } from "./entities";
 import { safeUrl } from "./safe-url";
 
-/** Deeper than this, signs are shown as they are written. */
+/** Deeper nesting is shown as plain text. */
 export const MAX_DEPTH = 12;
 
 export function renderInline(tokens: readonly Token[] | undefined, depth: number): ReactNode {
   return tokens?.map((token, place) => <Inline key={place} token={token} depth={depth} />);
 }
 
-/** Text as the reader of Markdown hands it over: character references are still in it. */
+/** The parser leaves character references in text. */
 export function plain(text: string): string {
-  return showTurns(decodeEntities(text));
+  return revealBidi(decodeEntities(text));
 }
 
 function Inline({ token, depth }: { readonly token: Token; readonly depth: number }): ReactNode {
@@ -32,13 +32,13 @@ function Inline({ token, depth }: { readonly token: Token; readonly depth: numbe
     case "br":
       return <br />;
     case "codespan":
-      return <code>{showTurns((token as Tokens.Codespan).text)}</code>;
+      return <code>{revealBidi((token as Tokens.Codespan).text)}</code>;
     case "link":
       return <Link address={(token as Tokens.Link).href}>{inner()}</Link>;
     case "image":
       return <Picture token={token as Tokens.Image} />;
     case "escape":
-      return showTurns((token as Tokens.Escape).text);
+      return revealBidi((token as Tokens.Escape).text);
     case "text": {
       const text = token as Tokens.Text;
       return text.tokens === undefined ? plain(text.text) : inner();
@@ -56,15 +56,15 @@ interface LinkProps {
 function Link({ address, children }: LinkProps): ReactNode {
   const url = safeUrl(address);
   if (url === null) return <span className="md-dead-link">{children}</span>;
-  // The address is in the title, because the text may say anything.
+  // The text may say anything, so the title shows the real address.
   return (
-    <a href={url} target="_blank" rel="noopener noreferrer nofollow" title={showTurns(url)}>
+    <a href={url} target="_blank" rel="noopener noreferrer nofollow" title={revealBidi(url)}>
       {children}
     </a>
   );
 }
 
-/** A picture from elsewhere would tell its owner who reads this, and when. It is a link instead. */
+/** Loading a remote picture would tell its host who reads this, and when. It is a link instead. */
 function Picture({ token }: { readonly token: Tokens.Image }): ReactNode {
   const label = plain(token.text).trim() || "Image";
   return (

@@ -1,4 +1,4 @@
-/** Reads one block of Markdown into tokens. Nothing here makes HTML. */
+/** Parses one block of Markdown into tokens. Nothing here produces HTML. */
 
 import { Marked } from "marked";
 import type { Token } from "marked";
@@ -6,21 +6,21 @@ import type { Token } from "marked";
 const reader = new Marked({
   gfm: true,
   tokenizer: {
-    // A model's HTML is text like any other.
+    // HTML from a model is plain text.
     html: () => undefined,
     tag: () => undefined,
-    // Blocks are read one by one, so that an address cannot be given somewhere else.
+    // Blocks are parsed one by one, so reference definitions cannot be resolved.
     def: () => undefined,
   },
 });
 
-/** More levels of quotes and lists than a person would write. Reading them takes too long. */
+/** More levels of quotes and lists than anybody writes, and slow to parse. */
 const TOO_DEEP = /^(?:[ \t]*(?:>|[-*+][ \t]|\d{1,9}[.)][ \t])){24,}/m;
-/** So many signs of emphasis, links and code in one block are no prose. */
+/** A block with more of these than `MAX_SIGNS` is not prose, and slow to parse. */
 const SIGNS = /[*_~[\]<`!@\\]/g;
 const MAX_SIGNS = 800;
 
-/** The tokens of a block, or null if it is better shown as it is written. */
+/** The tokens of a block, or null if it should be shown as plain text. */
 export function lexBlock(text: string): readonly Token[] | null {
   if (TOO_DEEP.test(text) || (text.match(SIGNS)?.length ?? 0) > MAX_SIGNS) return null;
   try {

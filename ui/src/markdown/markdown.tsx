@@ -1,4 +1,4 @@
-/** Markdown that may still be growing. */
+/** Markdown that may still be streaming. */
 
 import { memo, useState } from "react";
 import type { ReactNode } from "react";
@@ -9,7 +9,7 @@ import { BlockSplitter } from "./split";
 import type { Block } from "./split";
 import "./markdown.css";
 
-/** Blocks that are compared, laid out and skipped together. */
+/** Blocks that are compared, laid out and skipped as one. */
 const GROUP = 16;
 
 export interface MarkdownProps {
@@ -18,7 +18,7 @@ export interface MarkdownProps {
 }
 
 export const Markdown = memo(function Markdown({ text, isStreaming }: MarkdownProps): ReactNode {
-  // It only saves work: what it answers depends on the text alone.
+  // Only a cache: the result depends on the text alone.
   const [splitter] = useState(() => new BlockSplitter());
   const blocks = splitter.split(text);
   const groups: ReactNode[] = [];

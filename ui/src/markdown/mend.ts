@@ -1,7 +1,7 @@
 /**
- * The last block of an answer is often in the middle of a word of Markdown. This completes it for the eye, so
- * that nothing flickers between signs and what they mean: an open `**` is bold before it is closed, half a
- * link is its text, half a table is a table.
+ * The last block of a streaming answer often ends in the middle of a Markdown construct. This completes it for
+ * display, so that nothing flickers: an open `**` is bold before it is closed, an incomplete link is its text, an
+ * incomplete table is a table.
  */
 
 export function mend(text: string): string {
@@ -9,8 +9,8 @@ export function mend(text: string): string {
 }
 
 /**
- * A last line of nothing but dashes may become a rule, a list or a heading, one of ticks a fence. Until that
- * is known it is left out.
+ * A last line of only dashes may become a rule, a list or a heading, and one of backticks a fence. It is left out
+ * until that is known.
  */
 function holdLastLine(text: string): string {
   const start = text.lastIndexOf("\n") + 1;
@@ -22,7 +22,7 @@ function holdLastLine(text: string): string {
 const UNDECIDED = /^\s*(?:[-=*+_]+|`{1,2}|~{1,2}|(?:`{3}|~{3})[^`\s]*|#{1,6}|\d{1,9}[.)]|[-*+] \[[ xX]?)\s*$/;
 const HEAD = /^\s*\|.*\|\s*$/;
 
-/** The head of a table without the line below it would be shown as text with bars. */
+/** A table header without its delimiter row would be shown as text with bars. */
 function completeTable(text: string): string {
   const [head = "", below] = text.split("\n", 2);
   if (!head.trimStart().startsWith("|") || text.split("\n", 3).length > 2) return text;
@@ -32,12 +32,12 @@ function completeTable(text: string): string {
   return `${head}\n|${"---|".repeat(columns)}`;
 }
 
-/** `[text](addr` is the text; a picture is nothing before it is whole. */
+/** `[text](addr` becomes the text; an incomplete picture is left out. */
 function holdLink(text: string): string {
   const open = /(!?)\[([^\]\n]*)(?:\]\([^)\s]*|\]?)$/.exec(text);
   if (open === null || isInCode(text.slice(0, open.index))) return text;
   const [whole, isPicture, label] = open;
-  // A box of a list of tasks, or a bare bracket at the end of a sentence, is no link.
+  // A task list box, or a bracket at the end of a sentence, is not a link.
   if (whole.endsWith("]") && !whole.includes("](")) return text;
   return text.slice(0, open.index) + (isPicture ? "" : label);
 }
@@ -46,9 +46,9 @@ function isInCode(text: string): boolean {
   return (text.match(/`/g)?.length ?? 0) % 2 === 1;
 }
 
-/** Closes what is open in the last paragraph, innermost first. */
+/** Closes the open spans of the last paragraph, innermost first. */
 function closeSpans(text: string): string {
-  // Signs at the very end, with a space before them, have nothing to mark yet.
+  // Markers at the very end, after a space, have no text to mark yet.
   const hanging = /(^|\s)[*_~`]+$/.exec(text);
   if (hanging !== null) return closeSpans(text.slice(0, hanging.index) + (hanging[1] ?? ""));
   const start = text.lastIndexOf("\n\n") + 1;
@@ -64,9 +64,9 @@ function closeSpans(text: string): string {
   }
   if (open.length === 0) return text;
   const bare = text.replace(/[*_~`]+$/, "");
-  // Nor have those that may be the first half of a closing one.
+  // Markers at the end may also be the first half of a closing one.
   if (bare !== text) return bare === "" ? "" : closeSpans(bare);
-  // A space before the closing sign would keep it from closing.
+  // A closing marker after a space would not close anything.
   const words = text.trimEnd();
   return words + open.reverse().join("");
 }
@@ -78,7 +78,7 @@ function toggle(open: string[], sign: string, line: string, at: number): void {
   else if (/\S/.test(after) && !isItem(sign, line, at)) open.push(sign);
 }
 
-/** An asterisk at the beginning of a line with a space after it is an item of a list. */
+/** An asterisk at the start of a line, followed by a space, is a list item. */
 function isItem(sign: string, line: string, at: number): boolean {
   return sign === "*" && line[at + 1] === " " && /(?:^|\n)\s*$/.test(line.slice(0, at));
 }

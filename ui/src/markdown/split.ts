@@ -1,6 +1,6 @@
 /**
- * Cuts Markdown into blocks that stand for themselves, so that while an answer grows only its last block is
- * read again. Every block but the last is final: no text that follows can change it.
+ * Splits Markdown into independent blocks, so that while an answer streams only its last block is parsed again.
+ * Every block but the last is final: no text that follows can change it.
  */
 
 import { cutLong, MAX_BLOCK } from "./cut-long";
@@ -9,12 +9,12 @@ export type Block =
   | { readonly type: "markdown"; readonly text: string }
   | { readonly type: "code"; readonly info: string; readonly text: string };
 
-/** A block and where the next one may begin. `isOpen`: more text may change it. */
+/** A block, and where the next one begins. `isOpen`: more text may change it. */
 interface Found {
   readonly blocks: readonly Block[];
   readonly end: number;
   readonly isOpen: boolean;
-  /** The head of a table that was cut: what follows is more of its rows. */
+  /** The header of a table that was cut: more of its rows follow. */
   readonly head?: string | null;
 }
 
@@ -28,7 +28,7 @@ export class BlockSplitter {
   #from = 0;
   #head: string | null = null;
 
-  /** The blocks of a text. Cheap if it begins with the text of the last call. */
+  /** The blocks of a text. Cheap if it starts with the text of the last call. */
   split(text: string): readonly Block[] {
     if (!text.startsWith(this.#text)) {
       this.#final = [];
@@ -59,7 +59,7 @@ function nextBlock(text: string, from: number, head: string | null): Found | nul
   return fence !== null && isFence(fence) ? codeBlock(text, start, fence) : markdownBlock(text, start, "");
 }
 
-/** What follows the ticks may not hold another one: then it is a span of code in a paragraph. */
+/** Backticks with another backtick on the same line are a code span in a paragraph, not a fence. */
 function isFence([, ticks, info]: RegExpExecArray): boolean {
   return ticks?.startsWith("~") === true || info?.includes("`") !== true;
 }
@@ -71,7 +71,7 @@ function codeBlock(text: string, start: number, fence: RegExpExecArray): Found {
   const close = new RegExp(`^ {0,3}${ticks[0]}{${ticks.length},}\\s*$`);
   for (let at = first; at < text.length;) {
     const next = afterLine(text, at);
-    // Cheap first: a line of code seldom looks like this.
+    // The cheap test first: few lines of code pass it.
     if (isTickNear(text, at, ticks) && close.test(lineAt(text, at))) {
       const code = text.slice(first, Math.max(first, at - 1));
       return {
@@ -115,7 +115,7 @@ function markdownBlock(text: string, start: number, head: string): Found {
   return { blocks: [{ type: "markdown", text: head + text.slice(start) }], end: text.length, isOpen: true };
 }
 
-/** A list goes on after an empty line if an item or something indented follows; that may not be known yet. */
+/** A list continues after a blank line if an item or indented text follows, which may not be known yet. */
 function endsAtBlank(text: string, at: number, isList: boolean): boolean | "unknown" {
   if (!isList) return endsLine(text, afterLine(text, at)) || "unknown";
   const next = skipBlankLines(text, at);
@@ -131,7 +131,7 @@ function interrupts(line: string, isList: boolean): boolean {
   return HEADING.test(line) && (!isList || line.startsWith("#"));
 }
 
-/** The fence that is open after a line inside of a list: blank lines in it end nothing. */
+/** The fence that is open after a line of a list. Blank lines within it do not end the block. */
 function fenceAfter(line: string, open: string | null): string | null {
   const ticks = /^\s*(?:(?:[-*+]|\d{1,9}[.)])\s+)?(`{3,}|~{3,})/.exec(line)?.[1];
   if (ticks === undefined) return open;
@@ -144,14 +144,14 @@ function finished(text: string, start: number, end: number, head: string): Found
   return { blocks: [{ type: "markdown", text: block }], end, isOpen: false };
 }
 
-/** A block that is too long to be read again with each word is cut where it hurts least. */
+/** Cuts a block that is too long to be parsed again with every delta. */
 function long(text: string, start: number, at: number, known: string): Found {
   const { pieces, length, head } = cutLong(text.slice(start, at), known);
   const blocks = pieces.map((piece): Block => ({ type: "markdown", text: piece }));
   return { blocks, end: start + length, isOpen: false, head };
 }
 
-/** Where the first line begins that is not blank; null if there is none. */
+/** The start of the first line that is not blank; null if there is none. */
 function skipBlankLines(text: string, from: number): number | null {
   for (let at = from; at < text.length;) {
     const next = afterLine(text, at);
@@ -171,7 +171,7 @@ function afterLine(text: string, at: number): number {
   return end < 0 ? text.length : end + 1;
 }
 
-/** Whether a line that ends here is whole, rather than still being written. */
+/** Whether the line that ends here is complete, rather than still being written. */
 function endsLine(text: string, end: number): boolean {
   return text[end - 1] === "\n";
 }

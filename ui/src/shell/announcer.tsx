@@ -1,4 +1,4 @@
-/** Says to people who do not see the page what happened. Whole sentences, now and then: never each word. */
+/** Announcements for screen readers: whole sentences, now and then, never every word of an answer. */
 
 import { useSyncExternalStore } from "react";
 import type { ReactNode } from "react";
@@ -7,7 +7,7 @@ let said = "";
 const listeners = new Set<() => void>();
 
 export function announce(text: string): void {
-  // The same words twice are no change and would not be read again.
+  // A screen reader ignores text that does not change, so a repeated announcement is made to differ.
   said = said === text ? `${text}\u00a0` : text;
   for (const listener of listeners) listener();
 }

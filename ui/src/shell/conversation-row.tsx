@@ -1,4 +1,4 @@
-/** One conversation in the list, with what is going on in it. */
+/** One conversation in the list, with its state. */
 
 import type { ConversationDocument, ConversationStatus } from "@outlast/client";
 import { memo, useEffect, useRef, useState } from "react";
@@ -8,10 +8,10 @@ import { Link } from "./link";
 import { RenameField } from "./rename-field";
 import { titleOf } from "./title";
 
-/** What a dot beside the name says. Those that are over and well have none. */
+/** The dot beside the title. A conversation that is idle or complete has none. */
 const STATES: Partial<Readonly<Record<ConversationStatus, readonly [string, string]>>> = {
-  generating: ["live", "answering now"],
-  awaiting_approval: ["waits", "waits for your decision"],
+  generating: ["live", "answering"],
+  awaiting_approval: ["waits", "waiting for your decision"],
   paused: ["waits", "paused"],
   interrupted: ["waits", "interrupted"],
   error: ["failed", "failed"],
@@ -21,7 +21,7 @@ export interface ConversationRowProps {
   readonly conversation: ConversationDocument;
   readonly isCurrent: boolean;
   readonly onOpen: () => void;
-  readonly onRename: (title: string) => Promise<unknown>;
+  readonly onRename: (title: string | null) => Promise<unknown>;
   readonly onDelete: () => void;
 }
 
@@ -31,7 +31,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
   const pencil = useRef<HTMLButtonElement>(null);
   const wasRenaming = useRef(false);
   useEffect(() => {
-    // The field is gone, and took the focus with it unless that went elsewhere.
+    // Closing the field loses the focus, unless the person moved it elsewhere.
     if (wasRenaming.current && document.activeElement === document.body) pencil.current?.focus();
     wasRenaming.current = isRenaming;
   }, [isRenaming]);
@@ -40,7 +40,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
   if (isRenaming)
     return (
       <li className="conversation-row">
-        <RenameField title={title} onRename={onRename} onClose={() => setRenaming(false)} />
+        <RenameField title={conversation.title} onRename={onRename} onClose={() => setRenaming(false)} />
       </li>
     );
   return (
@@ -83,7 +83,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
   );
 }, isSameRow);
 
-/** The functions do the same each time. */
+/** The callbacks are ignored: they do the same each time. */
 function isSameRow(before: ConversationRowProps, now: ConversationRowProps): boolean {
   return before.conversation === now.conversation && before.isCurrent === now.isCurrent;
 }

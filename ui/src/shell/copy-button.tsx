@@ -1,4 +1,4 @@
-/** Copies a text, and says so for a moment. */
+/** Copies a text, and confirms it for a moment. */
 
 import { useEffect, useState } from "react";
 import type { ReactNode } from "react";
@@ -11,7 +11,7 @@ const SAID_MS = 1_600;
 export interface CopyButtonProps {
   readonly text: string;
   readonly label: string;
-  /** Shown beside the picture. */
+  /** Shown beside the icon. */
   readonly words?: string;
 }
 

@@ -1,4 +1,4 @@
-/** Puts a text on the clipboard. Pages without TLS have no `navigator.clipboard`, but an older way. */
+/** Copies a text. Pages without TLS have no `navigator.clipboard`, so they use the older command. */
 export async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);

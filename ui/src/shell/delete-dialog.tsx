@@ -1,4 +1,4 @@
-/** Asks before something is gone for good. */
+/** Asks before a conversation is deleted. */
 
 import { useEffect, useRef, useState } from "react";
 import type { ReactNode } from "react";
@@ -9,7 +9,7 @@ export interface DeleteDialogProps {
   readonly onClose: () => void;
 }
 
-/** It is closed rather than taken away, so that the browser gives the focus back to where it was. */
+/** Closed by its own method rather than unmounted, so that the browser restores the focus. */
 export function DeleteDialog({ title, onDelete, onClose }: DeleteDialogProps): ReactNode {
   const dialog = useRef<HTMLDialogElement>(null);
   const [failed, setFailed] = useState<string | null>(null);
@@ -17,19 +17,19 @@ export function DeleteDialog({ title, onDelete, onClose }: DeleteDialogProps): R
   const close = (): void => dialog.current?.close();
   const remove = async (): Promise<void> => {
     await onDelete().then(close, (error: unknown) =>
-      setFailed(error instanceof Error ? error.message : "it failed"),
+      setFailed(error instanceof Error ? error.message : "unknown error"),
     );
   };
   return (
     <dialog ref={dialog} className="dialog" aria-labelledby="delete-title" onClose={onClose}>
       <h2 id="delete-title">Delete this conversation?</h2>
       <p>
-        <bdi>“{title}”</bdi> and all its messages will be gone. An answer under way is stopped.
+        <bdi>“{title}”</bdi> and all its messages will be deleted. An answer in progress stops.
       </p>
-      {failed !== null && <p role="alert">It could not be deleted: {failed}.</p>}
+      {failed !== null && <p role="alert">Could not delete the conversation: {failed}.</p>}
       <div className="dialog-buttons">
         <button type="button" className="button" autoFocus onClick={close}>
-          Keep
+          Cancel
         </button>
         <button type="button" className="button button-danger" onClick={() => void remove()}>
           Delete

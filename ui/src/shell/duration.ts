@@ -1,4 +1,4 @@
-/** A length of time in words: `0.4 s`, `12 s`, `3 min 5 s`. */
+/** A duration for people: `400 ms`, `1.5 s`, `12 s`, `3 min 5 s`. */
 export function duration(ms: number): string {
   if (ms < 1) return "0 s";
   if (ms < 1_000) return `${Math.round(ms)} ms`;

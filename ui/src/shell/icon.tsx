@@ -1,4 +1,4 @@
-/** The few pictures there are, drawn on a grid of 24. */
+/** The icons, drawn on a 24 × 24 grid. */
 
 import type { ReactNode } from "react";
 

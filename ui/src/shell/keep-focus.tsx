@@ -1,12 +1,12 @@
-/** Where something disappears under the focus, it goes to a place nearby rather than to the top of the page. */
+/** When the focused element disappears, moves the focus to a nearby element instead of the top of the page. */
 
 import { useEffect, useRef } from "react";
 import type { ReactNode } from "react";
 
 export interface KeepFocusProps {
-  /** What the children are about. When it changes, the one with the focus may be gone. */
+  /** Identifies what the children show. When it changes, the focused element may be gone. */
   readonly about: string;
-  /** Where the focus goes then: the nearest ancestor of this kind. */
+  /** The selector of the ancestor that gets the focus then. */
   readonly to: string;
   readonly children: ReactNode;
 }

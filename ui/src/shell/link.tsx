@@ -1,4 +1,4 @@
-/** A link within the app. A middle click, or one with a key held, opens a tab as links do. */
+/** A link within the app. A middle click, or a click with a modifier key, opens a tab as usual. */
 
 import type { MouseEvent, ReactNode } from "react";
 import { go, pathTo } from "../route";

@@ -1,5 +1,3 @@
-/** A line that goes on after the break. */
-
 import type { ReactNode } from "react";
 
 export function Logo(): ReactNode {

@@ -1,4 +1,4 @@
-/** Anything as text that a person can read: JSON with breaks, or the very text. */
+/** A value as readable text: indented JSON, or the string itself. */
 export function pretty(value: unknown): string {
   return typeof value === "string" ? value : (JSON.stringify(value, null, 2) ?? "");
 }

@@ -1,19 +1,21 @@
 import { useState } from "react";
 import type { FormEvent, ReactNode } from "react";
+import { NO_TITLE } from "./title";
 
 export interface RenameFieldProps {
-  readonly title: string;
-  readonly onRename: (title: string) => Promise<unknown>;
+  readonly title: string | null;
+  /** Null clears the title. */
+  readonly onRename: (title: string | null) => Promise<unknown>;
   readonly onClose: () => void;
 }
 
-/** Enter or leaving the field renames; Escape leaves everything as it was. */
+/** Enter and leaving the field rename; an empty name clears the title; Escape changes nothing. */
 export function RenameField({ title, onRename, onClose }: RenameFieldProps): ReactNode {
-  const [text, setText] = useState(title);
+  const [text, setText] = useState(title ?? "");
   const [failed, setFailed] = useState(false);
   const finish = async (): Promise<void> => {
-    const name = text.trim();
-    if (name === "" || name === title) return onClose();
+    const name = text.trim() === "" ? null : text.trim();
+    if (name === title) return onClose();
     await onRename(name).then(onClose, () => setFailed(true));
   };
   const submit = (event: FormEvent): void => {
@@ -25,6 +27,8 @@ export function RenameField({ title, onRename, onClose }: RenameFieldProps): Rea
       <input
         autoFocus
         aria-label="New name"
+        title="Leave empty to clear the name"
+        placeholder={NO_TITLE}
         aria-invalid={failed}
         maxLength={200}
         value={text}

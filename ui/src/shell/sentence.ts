@@ -1,9 +1,9 @@
-/** What the server says in lower case and without a full stop, as a sentence. */
+/** Turns the server's error text, which is in lower case and has no full stop, into a sentence. */
 
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
 
 export function sentence(detail: string): string {
-  const text = showTurns(detail.trim());
+  const text = revealBidi(detail.trim());
   if (text === "") return "";
   const whole = text[0]?.toUpperCase() + text.slice(1);
   return /[.!?…]$/.test(whole) ? whole : `${whole}.`;

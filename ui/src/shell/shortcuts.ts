@@ -1,4 +1,4 @@
-/** Keys that work everywhere. */
+/** Keyboard shortcuts that work on every page. */
 
 import { useEffect, useEffectEvent } from "react";
 

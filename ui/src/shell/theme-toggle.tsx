@@ -5,11 +5,10 @@ import { useTheme } from "./theme";
 import type { Theme } from "./theme";
 
 const ICONS: Readonly<Record<Theme, IconName>> = { system: "auto", light: "sun", dark: "moon" };
-const NAMES: Readonly<Record<Theme, string>> = { system: "as the device", light: "light", dark: "dark" };
 
 export function ThemeToggle(): ReactNode {
   const [theme, next] = useTheme();
-  const label = `Colours: ${NAMES[theme]}. Change`;
+  const label = `Theme: ${theme}`;
   return (
     <button type="button" className="icon-button" aria-label={label} title={label} onClick={next}>
       <Icon name={ICONS[theme]} />

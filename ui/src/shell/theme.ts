@@ -1,4 +1,7 @@
-/** Light, dark, or as the device says. `theme.js` sets the choice before the first paint; this changes it. */
+/**
+ * Light, dark, or the device's setting. `theme.js` applies the choice before the first paint, when nobody knows the
+ * user yet, so it is kept for the device and not for a user.
+ */
 
 import { useSyncExternalStore } from "react";
 
@@ -25,7 +28,7 @@ function choose(theme: Theme): void {
   try {
     localStorage.setItem(KEY, theme);
   } catch {
-    // A private window forgets it.
+    // Forgotten on reload.
   }
   for (const listener of listeners) listener();
 }

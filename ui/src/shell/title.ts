@@ -1,7 +1,9 @@
-/** What a conversation is called. The server names it when its first answer is complete. */
+/** The title of a conversation, as it is shown. The server sets one when the first message is sent. */
 
-import { showTurns } from "../markdown/bidi";
+import { revealBidi } from "../markdown/invisible";
+
+export const NO_TITLE = "New chat";
 
 export function titleOf({ title }: { readonly title: string | null }): string {
-  return title === null || title.trim() === "" ? "New chat" : showTurns(title);
+  return title === null || title.trim() === "" ? NO_TITLE : revealBidi(title);
 }

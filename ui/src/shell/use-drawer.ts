@@ -1,4 +1,4 @@
-/** The list of conversations as a drawer, where the screen is too narrow for both. */
+/** The list of conversations as a drawer, on screens too narrow for both. */
 
 import { useCallback, useLayoutEffect, useRef, useState, useSyncExternalStore } from "react";
 import type { RefObject } from "react";
@@ -12,7 +12,7 @@ export interface Drawer {
   readonly ref: RefObject<HTMLElement | null>;
 }
 
-/** What is behind an open drawer cannot be reached, so the focus goes into it, and back where it came from. */
+/** The page behind an open drawer is inert, so the focus moves into the drawer, and back when it closes. */
 export function useDrawer(): Drawer {
   const isNarrow = useSyncExternalStore(subscribe, () => narrow.matches);
   const [isWanted, setWanted] = useState(false);
@@ -24,7 +24,7 @@ export function useDrawer(): Drawer {
     const drawer = ref.current;
     const active = document.activeElement;
     if (isOpen) drawer?.focus({ preventScroll: true });
-    // Who went to another page in the list may have been led on by that page.
+    // A page that was opened from the list may have moved the focus itself.
     else if (wasOpen.current && (drawer?.contains(active) || active === document.body)) {
       const back = from.current;
       (back instanceof HTMLElement && back.isConnected ? back : main())?.focus();

@@ -1,0 +1,28 @@
+/** Reads what a server says about itself. Old servers say nothing, and newer ones more than this client knows. */
+
+import type { Capabilities } from "./api.js";
+
+/** The defaults for a server that does not say. */
+export const NOTHING_OFFERED: Capabilities = {
+  name: "unknown",
+  version: "unknown",
+  user: "local",
+  background: false,
+  transports: [],
+  durability: "commit",
+  models: [],
+  tools: [],
+  approvals: false,
+  sandbox: "none",
+};
+
+/** A field that is missing, or of another type, is not offered. Fields that this client does not know are kept. */
+export function readCapabilities(said: Readonly<Record<string, unknown>>): Capabilities {
+  const capabilities: Record<string, unknown> = { ...said };
+  for (const [key, none] of Object.entries(NOTHING_OFFERED)) {
+    const value = said[key];
+    const fits = typeof value === typeof none && Array.isArray(value) === Array.isArray(none);
+    if (!fits) capabilities[key] = none;
+  }
+  return capabilities as unknown as Capabilities;
+}
