@@ -38,42 +38,63 @@ const TRIM_EVERY: Duration = Duration::from_secs(60 * 60);
 /// How often everything is looked at and not only what is likely to be due: once a day.
 const WHOLE_PASS_EVERY: u64 = 24;
 
-/// Serves until the process is told to stop or the store fails.
-pub(crate) async fn serve(
+/// A server that is ready: it listens, and unfinished work goes on.
+pub(crate) struct Server {
     engine: Engine,
     opened: Opened,
-    config: &Config,
-    insecure: bool,
-) -> anyhow::Result<()> {
-    let listen = config.server.listen;
-    let listener = bind(listen)
-        .with_context(|| format!("cannot listen on {listen}; choose another address with --listen"))?;
-    let address = listener.local_addr()?;
-    let taken_up = engine.sweep().await.context("cannot look for unfinished generations")?;
-    if taken_up > 0 {
-        tracing::info!(conversations = taken_up, "took up unfinished work");
-    }
-    let connections = TaskTracker::new();
-    let app = App::new(engine.clone(), connections.clone(), config.limits.body_bytes, insecure);
-    let router = http::router(app.clone());
-    announce(address);
+    listener: TcpListener,
+    connections: TaskTracker,
+    app: App,
+}
 
-    let trimming = trim_again_and_again(engine.clone());
-    tokio::pin!(trimming);
-    let outcome = tokio::select! {
-        error = accept(&listener, router, &connections, &engine) => Err(error),
-        () = opened.failed() => Err(anyhow::anyhow!("the store failed; nothing more can be saved")),
-        () = told_to_stop() => Ok(()),
-        () = &mut trimming => Ok(()),
-    };
-    app.drain();
-    drop(listener);
-    engine.stop().await;
-    connections.close();
-    if tokio::time::timeout(DRAIN_TIMEOUT, connections.wait()).await.is_err() {
-        tracing::info!(open = connections.len(), "closing connections that did not finish");
+impl Server {
+    pub(crate) async fn start(
+        engine: Engine,
+        opened: Opened,
+        config: &Config,
+        insecure: bool,
+    ) -> anyhow::Result<Server> {
+        let listen = config.server.listen;
+        let listener = bind(listen)
+            .with_context(|| format!("cannot listen on {listen}; choose another address with --listen"))?;
+        let recovered = engine.sweep().await.context("cannot look for unfinished generations")?;
+        let connections = TaskTracker::new();
+        let app = App::new(engine.clone(), connections.clone(), config.limits.body_bytes, insecure);
+        announce(listener.local_addr()?);
+        if recovered > 0 {
+            tracing::info!(conversations = recovered, "resumed unfinished generations");
+        }
+        let without_effect = config.without_effect();
+        if !without_effect.is_empty() {
+            tracing::warn!(
+                "settings without effect, because this version runs no tools: {}",
+                without_effect.join(", ")
+            );
+        }
+        Ok(Server { engine, opened, listener, connections, app })
     }
-    outcome
+
+    /// Serves until the process is told to stop or the store fails.
+    pub(crate) async fn run(self) -> anyhow::Result<()> {
+        let Server { engine, opened, listener, connections, app } = self;
+        let router = http::router(app.clone());
+        let trimming = trim_again_and_again(engine.clone());
+        tokio::pin!(trimming);
+        let outcome = tokio::select! {
+            error = accept(&listener, router, &connections, &engine) => Err(error),
+            () = opened.failed() => Err(anyhow::anyhow!("the store failed; nothing more can be saved")),
+            () = told_to_stop() => Ok(()),
+            () = &mut trimming => Ok(()),
+        };
+        app.drain();
+        drop(listener);
+        engine.stop().await;
+        connections.close();
+        if tokio::time::timeout(DRAIN_TIMEOUT, connections.wait()).await.is_err() {
+            tracing::info!(open = connections.len(), "closing connections that did not finish");
+        }
+        outcome
+    }
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {

@@ -67,7 +67,7 @@ async fn a_position_or_a_format_that_is_none_is_refused_by_name() -> anyhow::Res
 #[tokio::test(flavor = "multi_thread")]
 async fn o6_one_reader_too_many_is_429_and_harms_nobody() -> anyhow::Result<()> {
     let upstream = outlast_proof::upstream::Upstream::start().await?;
-    let options = Options::with(&upstream).env("OUTLAST_LIMITS__SUBSCRIBERS_PER_GENERATION", "2");
+    let options = Options::with(&upstream).env("OUTLAST_LIMITS__FOLLOWERS_PER_CONVERSATION", "2");
     let server = Server::start(options).await?;
     let api = server.api();
     let started = api.play(&upstream.script(10_000).rate(100)).await?;
