@@ -126,5 +126,5 @@ async fn start(serve: Serve) -> anyhow::Result<Server> {
         clock: Clock::System,
         ids: Ids::Random,
     });
-    Server::start(engine, opened, &config, serve.insecure).await
+    Server::start(engine, opened, &config).await
 }

@@ -48,18 +48,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start(
-        engine: Engine,
-        opened: Opened,
-        config: &Config,
-        insecure: bool,
-    ) -> anyhow::Result<Server> {
+    pub(crate) async fn start(engine: Engine, opened: Opened, config: &Config) -> anyhow::Result<Server> {
         let listen = config.server.listen;
         let listener = bind(listen)
             .with_context(|| format!("cannot listen on {listen}; choose another address with --listen"))?;
         let recovered = engine.sweep().await.context("cannot look for unfinished generations")?;
         let connections = TaskTracker::new();
-        let app = App::new(engine.clone(), connections.clone(), config.limits.body_bytes, insecure);
+        let hosts = config.server.allowed_hosts.clone();
+        let hosts = if listen.ip().is_loopback() { hosts } else { hosts.with_any_address() };
+        let app = App::new(engine.clone(), connections.clone(), config.limits.body_bytes, hosts);
         announce(listener.local_addr()?);
         if recovered > 0 {
             tracing::info!(conversations = recovered, "resumed unfinished generations");

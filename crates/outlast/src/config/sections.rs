@@ -9,6 +9,7 @@ use outlast_engine::Settings;
 use serde::Deserialize;
 
 use super::duration;
+use crate::http::Hosts;
 
 /// A setting for something that is not built yet. It is accepted, so that one file serves this version and
 /// the next, and named at the start.
@@ -20,11 +21,23 @@ pub(super) type NotBuilt = Option<toml::Value>;
 pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     pub(crate) data: PathBuf,
+    #[cfg_attr(test, serde(serialize_with = "no_entries"))]
+    pub(crate) allowed_hosts: Hosts,
+}
+
+/// The default, as `docs/settings.md` has it.
+#[cfg(test)]
+fn no_entries<S: serde::Serializer>(_: &Hosts, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq([""; 0])
 }
 
 impl Default for Server {
     fn default() -> Server {
-        Server { listen: SocketAddr::from(([127, 0, 0, 1], 8787)), data: PathBuf::from("outlast-data") }
+        Server {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8787)),
+            data: PathBuf::from("outlast-data"),
+            allowed_hosts: Hosts::default(),
+        }
     }
 }
 

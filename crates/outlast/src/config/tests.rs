@@ -56,6 +56,7 @@ fn b7_every_setting_can_be_a_flag() {
         "models.\"gpt-4.1\".kind=openai",
         "models.\"gpt-4.1\".model=\"4\"",
         "models.\"gpt-4.1\".headers={ X-Title = \"Tea\" }",
+        "server.allowed_hosts=[\"chat.example.com\", \"*.team.example\"]",
         "history.messages=1",
         "history.messages=2",
     ])
@@ -91,6 +92,8 @@ fn b7_an_unknown_key_or_a_bad_value_is_named_wherever_it_was_given() {
         ("timeouts.unwatched", "90"),
         ("timeouts.unwatched", "soon"),
         ("server.listen", "8787"),
+        ("server.allowed_hosts", "https://chat.example.com"),
+        ("server.allowed_hosts", "7"),
         ("durability.mode", "hope"),
         ("models.default.kind", "oracle"),
     ] {

@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod generations;
 mod guard;
+mod hosts;
 mod jobs;
 mod producers;
 mod websocket;
@@ -27,6 +28,8 @@ use outlast_core::UserId;
 use outlast_engine::Engine;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use hosts::Hosts;
+
 /// What every handler can reach. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
@@ -35,13 +38,13 @@ struct Inner {
     engine: Engine,
     connections: TaskTracker,
     body_bytes: usize,
-    insecure: bool,
+    hosts: Hosts,
     draining: AtomicBool,
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, connections: TaskTracker, body_bytes: usize, insecure: bool) -> App {
-        App(Arc::new(Inner { engine, connections, body_bytes, insecure, draining: AtomicBool::new(false) }))
+    pub(crate) fn new(engine: Engine, connections: TaskTracker, body_bytes: usize, hosts: Hosts) -> App {
+        App(Arc::new(Inner { engine, connections, body_bytes, hosts, draining: AtomicBool::new(false) }))
     }
 
     pub(crate) fn engine(&self) -> &Engine {
