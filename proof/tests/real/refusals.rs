@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use outlast_proof::server::{Options, Server};
+use outlast_proof::wait::{LONG, bounded};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 
 use crate::both;
 
@@ -246,5 +250,60 @@ async fn b7_a_bad_setting_stops_the_start_with_one_line_that_names_it() -> anyho
         let said = Server::refused(options).await?;
         assert!(said.contains(named) && said.lines().count() == 1, "{said}");
     }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_over_the_limit_is_503_and_there_is_room_again_when_one_closes() -> anyhow::Result<()> {
+    let upstream = outlast_proof::upstream::Upstream::start().await?;
+    let server = Server::start(Options::with(&upstream).arg("--set").arg("limits.connections=2")).await?;
+    let ask = async |path: &str| -> anyhow::Result<String> {
+        let mut stream = TcpStream::connect(server.address()).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut reply = String::new();
+        bounded("a reply", LONG, stream.read_to_string(&mut reply)).await??;
+        Ok(reply)
+    };
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        // A request without an end: the server waits for the rest of its head.
+        let mut stream = TcpStream::connect(server.address()).await?;
+        stream.write_all(b"GET / HTTP/1.1\r\n").await?;
+        held.push(stream);
+    }
+    let full = ask("/v1/models").await?;
+    assert!(full.starts_with("HTTP/1.1 503 ") && full.contains("limit_reached"), "{full}");
+    assert!(full.contains("retry-after: "), "{full}");
+    assert!(ask("/healthz").await?.starts_with("HTTP/1.1 200 "), "the process is alive");
+    drop(held);
+    outlast_proof::wait::until("room for another connection", Duration::from_secs(10), async || {
+        Ok(ask("/v1/models").await?.starts_with("HTTP/1.1 200 ").then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_finishes_its_request_is_dropped_after_15_s() -> anyhow::Result<()> {
+    let server = Server::start(Options::default()).await?;
+    let begun = Instant::now();
+    let mut silent = TcpStream::connect(server.address()).await?;
+    let mut slow = TcpStream::connect(server.address()).await?;
+    let dripping = async {
+        // One letter of the head a second: never idle, never done.
+        for letter in b"GET / HTTP/1.1 and then some more letters ".iter().cycle() {
+            if slow.write_all(&[*letter]).await.is_err() {
+                return;
+            }
+            let mut reply = [0; 256];
+            if let Ok(Ok(_)) = timeout(Duration::from_secs(1), slow.read(&mut reply)).await {
+                return; // a refusal or the end
+            }
+        }
+    };
+    let mut nothing = Vec::new();
+    let silence = async { silent.read_to_end(&mut nothing).await.ok() };
+    bounded("dropping both", Duration::from_secs(40), async { tokio::join!(dripping, silence) }).await?;
+    eprintln!("both dropped after {:?}", begun.elapsed());
     Ok(())
 }

@@ -160,6 +160,7 @@ pub(crate) struct Limits {
     pub(crate) followers_per_conversation: usize,
     pub(crate) answer_bytes: usize,
     pub(crate) body_bytes: usize,
+    pub(crate) connections: usize,
 }
 
 impl Default for Limits {
@@ -170,6 +171,7 @@ impl Default for Limits {
             followers_per_conversation: Settings::default().followers_per_conversation,
             answer_bytes: Rules::default().answer_bytes,
             body_bytes: 1024 * 1024,
+            connections: 10_000, // a stalled one costs up to half a megabyte
         }
     }
 }

@@ -135,3 +135,12 @@ pub(crate) fn router(app: App) -> Router {
         .layer(from_fn(guard::headers))
         .with_state(app)
 }
+
+/// What a connection beyond `limits.connections` gets. The process is alive all the same, and whoever restarts
+/// it when it is not must hear that.
+pub(crate) fn full() -> Router {
+    Router::new()
+        .route("/healthz", get(around::alive))
+        .fallback(async || error::Problem::too_many_connections())
+        .layer(from_fn(guard::headers))
+}
