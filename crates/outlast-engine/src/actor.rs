@@ -145,7 +145,7 @@ impl Actor {
             }
             Err(error) => {
                 // Nothing that was not durable is left here; the next owner carries on from the log.
-                tracing::warn!(conversation = %self.id, %error, "stopped owning a conversation");
+                tracing::warn!(conversation = ?self.id, %error, "stopped owning a conversation");
                 Err(self.mailbox)
             }
         }

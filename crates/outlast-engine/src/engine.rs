@@ -258,7 +258,7 @@ async fn supervise(
     let owning = own(shared.clone(), conversation.clone(), feed, mailbox);
     // What is shared stays whole: every lock's holder leaves it so, and the log judges the next owner.
     if AssertUnwindSafe(owning).catch_unwind().await.is_err() {
-        tracing::error!(%conversation, "the owner panicked; another one takes over");
+        tracing::error!(?conversation, "the owner panicked; another one takes over");
         tokio::select! {
             () = shared.stop.cancelled() => return,
             () = tokio::time::sleep(REOPEN_WAIT) => {}
@@ -281,7 +281,7 @@ async fn own(
                 Err(mailbox) => mailbox,
             },
             Err((error, mut mailbox)) => {
-                tracing::error!(%conversation, %error, "cannot take up a conversation");
+                tracing::error!(?conversation, %error, "cannot take up a conversation");
                 refuse_all(&shared, &conversation, &mut mailbox, &error).await;
                 // What cannot be read will not be read better later. The next to ask is told again.
                 if matches!(error, StoreError::Broken(_)) && shared.retire(&conversation, &mut mailbox) {

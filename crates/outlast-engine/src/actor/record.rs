@@ -87,7 +87,7 @@ impl Actor {
                 self.feed.saved();
             }
             Err(RecordError::Unavailable(reason)) => {
-                tracing::error!(conversation = %self.id, reason, "the store cannot write; trying again");
+                tracing::error!(conversation = ?self.id, reason, "the store cannot write; trying again");
                 self.save_at = Some(self.shared.clock.now().after(STORE_WAIT));
             }
             Err(lost @ RecordError::Lost(_)) => return Err(lost),

@@ -21,7 +21,7 @@ impl Actor {
         let entries = observe(state, report.clone(), &self.shared.settings.rules, now);
         match self.record(entries).await {
             Err(RecordError::Unavailable(reason)) => {
-                tracing::error!(conversation = %self.id, reason, "the store cannot write; trying again");
+                tracing::error!(conversation = ?self.id, reason, "the store cannot write; trying again");
                 self.owed = Some(report);
                 self.store_again = Some(now.after(STORE_WAIT));
                 Ok(())
@@ -75,13 +75,13 @@ impl Actor {
                 self.shared.models.call(&run.model, context(state, run, sources))
             }
             Err(StoreError::Unavailable(reason)) => {
-                tracing::error!(conversation = %self.id, reason, "the history cannot be read; trying again");
+                tracing::error!(conversation = ?self.id, reason, "the history cannot be read; trying again");
                 self.store_again = Some(self.shared.clock.now().after(STORE_WAIT));
                 return Ok(());
             }
             // It would be as broken the next time, and the time after that.
             Err(StoreError::Broken(message)) => {
-                tracing::error!(conversation = %self.id, message, "the model cannot be given what it is to read");
+                tracing::error!(conversation = ?self.id, reason = message, "the model cannot be given what it is to read");
                 let failure = Failure { class: FailureClass::Invalid, message, retry_after: None };
                 let (generation, attempt) = (run.id.clone(), run.attempt);
                 let end = Some(CallEnd::Failed { failure, jitter: 0 });
