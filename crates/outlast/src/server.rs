@@ -68,7 +68,7 @@ impl Server {
             connections: connections.clone(),
             stopping: engine.stopping(),
         };
-        let trimming = trim_again_and_again(engine.clone());
+        let trimming = trim_regularly(engine.clone());
         tokio::pin!(trimming);
         let outcome = tokio::select! {
             () = doors.accept(&listener) => Ok(()),
@@ -108,7 +108,7 @@ async fn told_to_stop() {
     tracing::info!("stopping");
 }
 
-async fn trim_again_and_again(engine: Engine) {
+async fn trim_regularly(engine: Engine) {
     let mut last = None;
     for pass in 0_u64.. {
         if pass % WHOLE_PASS_EVERY == 0 {
@@ -117,9 +117,9 @@ async fn trim_again_and_again(engine: Engine) {
         let began = engine.now();
         match engine.trim(last).await {
             Ok(0) => {}
-            Ok(generations) => tracing::info!(generations, "removed events that were kept long enough"),
+            Ok(generations) => tracing::info!(generations, "removed events past their retention"),
             Err(error) => {
-                tracing::warn!(%error, "cannot remove old events now");
+                tracing::warn!(%error, "cannot remove old events; will try again");
                 tokio::time::sleep(TRIM_EVERY).await;
                 continue;
             }
