@@ -5,7 +5,7 @@ LISTEN ?= 127.0.0.1:8787
 
 .PHONY: help run build check test bench torture pictures
 
-help: ## what can be made
+help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/'
 
 run: ## build and serve with the embedded store and the demo model (LISTEN=127.0.0.1:8787 DATA=outlast-data)
@@ -27,10 +27,10 @@ test: ## everything: format, lints, all tests
 bench: ## measure against a bare relay and against Node with resumable-stream
 	./scripts/bench
 
-torture: ## kill the server hundreds of times and look for anything lost
+torture: ## kill the server hundreds of times and check that nothing was lost
 	./scripts/torture
 
-pictures: ## make the pictures of the README anew, from the real program
+pictures: ## take the README's screenshots again, from the real program
 	./scripts/app
 	cargo build --locked -p outlast
 	cd ui && npm run --silent screenshots -- --readme ../docs/pictures

@@ -1,13 +1,14 @@
-//! Puts the web app into the binary: what `npm run build` left in `ui/dist`, as a table of paths and bytes.
+//! Embeds the web app in the binary: the files that `npm run build` left in `ui/dist`, as a table of paths and
+//! contents.
 //!
-//! A build without it is a server without a page; `make` builds the app first.
+//! Without them the server has no web app; `make` builds the app first.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 fn main() {
     let root = Path::new(&std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../../ui/dist");
-    // The folder above is watched too: it is there before the first build of the app.
+    // Watched even while it is missing, so that the first build of the app is noticed.
     println!("cargo:rerun-if-changed={}", root.display());
     let mut files = Vec::new();
     collect(&root, &mut files);
@@ -18,7 +19,7 @@ fn main() {
         let path = path.to_str().expect("the app's files have plain names").replace('\\', "/");
         let bytes = file.canonicalize().expect("it was just listed");
         writeln!(table, "    ({path:?}, include_bytes!({bytes:?}) as &[u8]),")
-            .expect("a String takes everything");
+            .expect("writing to a String cannot fail");
         println!("cargo:rerun-if-changed={}", file.display());
     }
     table.push(']');

@@ -25,6 +25,9 @@ const PORT_TRIES: usize = 20;
 /// The server promises to stop within its drain time of 5 s.
 const STOP_WITHIN: Duration = Duration::from_secs(15);
 
+/// The exit code of a server that did not start.
+const NOT_STARTED: i32 = 2;
+
 /// How to start a server.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -122,8 +125,8 @@ impl Server {
             bail!("the server started although it should not");
         }
         let status = bounded("ending after a refusal", STOP_WITHIN, process.ended()).await??;
-        if status.success() {
-            bail!("the server did not start, and ended as if all were well");
+        if status.code() != Some(NOT_STARTED) {
+            bail!("the server did not start, and ended with {status}");
         }
         Ok(process.last_errors())
     }

@@ -9,7 +9,7 @@ import type { Stage } from "./stage";
 import { asks, startWorker } from "./worker";
 
 let stage: Stage;
-beforeAll(async () => void (stage = await startStage({ OUTLAST_TIMEOUTS__PRODUCER_SILENCE: "4s" })));
+beforeAll(async () => void (stage = await startStage({ OUTLAST_TIMEOUTS__WORKER_SILENCE: "4s" })));
 afterAll(() => stage.end());
 afterEach(() => expect(stage.complaints()).toEqual([]));
 

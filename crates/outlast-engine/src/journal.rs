@@ -77,7 +77,7 @@ impl Journal {
                     return Err(RecordError::Lost(error.to_string()));
                 }
                 Err(AppendError::Unconfirmed(reason)) => {
-                    tracing::warn!(conversation = %self.conversation, reason, "append was not confirmed");
+                    tracing::warn!(conversation = ?self.conversation, reason, "append was not confirmed");
                     if self.confirm(&records).await? {
                         self.saved_through(last);
                         return Ok(());
@@ -102,7 +102,7 @@ impl Journal {
 
     pub(crate) async fn release(&self) {
         if let Err(error) = self.store.release(&self.conversation, self.fence).await {
-            tracing::warn!(conversation = %self.conversation, %error, "ownership was not released");
+            tracing::warn!(conversation = ?self.conversation, %error, "ownership was not released");
         }
     }
 
@@ -119,7 +119,7 @@ impl Journal {
             match self.look(records).await {
                 Ok(found) => return found,
                 Err(error) => {
-                    tracing::warn!(conversation = %self.conversation, %error, "cannot look into the log");
+                    tracing::warn!(conversation = ?self.conversation, %error, "cannot look into the log");
                     tokio::time::sleep(CONFIRM_WAIT).await;
                 }
             }

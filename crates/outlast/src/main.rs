@@ -12,10 +12,15 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::{Args, Parser, Subcommand};
 use outlast_engine::{Clock, Engine, Ids, Parts};
+use tracing_subscriber::EnvFilter;
 
-use crate::config::Config;
+use crate::config::{Config, Sources};
+use crate::server::Server;
 
-/// Owns AI generations: they finish whatever clients do.
+/// The server did not start: a setting, the store or the address is wrong. Also what clap exits with.
+const DID_NOT_START: u8 = 2;
+
+/// A server that owns AI generations: they finish whatever clients do.
 #[derive(Parser)]
 #[command(version, about, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -27,25 +32,28 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve (the default).
+    /// Start the server (the default).
     Serve(Serve),
 }
 
 #[derive(Args)]
 struct Serve {
-    /// Settings in TOML.
-    #[arg(long, env = "OUTLAST_CONFIG")]
+    /// Settings file in TOML
+    #[arg(long, env = "OUTLAST_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where to listen; port 0 takes a free one.
-    #[arg(long)]
+    /// Any setting, for example --set limits.body_bytes=65536; can be repeated
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Address to listen on; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// The folder for everything that is kept.
-    #[arg(long)]
+    /// Data folder
+    #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
-    /// The store: memory: | sqlite: | sqlite:path
-    #[arg(long)]
+    /// Store: memory: | sqlite: | sqlite:PATH
+    #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Allow an address that others can reach, although nobody has to log in.
+    /// Listen on an address that others can reach, although nobody has to log in
     #[arg(long)]
     insecure: bool,
 }
@@ -56,21 +64,43 @@ fn main() -> ExitCode {
         Some(Command::Serve(serve)) => serve,
         None => cli.serve,
     };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("OUTLAST_LOG").unwrap_or_else(|_| "info".into());
+    let filter = match std::env::var("OUTLAST_LOG") {
+        Ok(filter) => EnvFilter::try_new(filter),
+        Err(_) => EnvFilter::try_new("info"),
+    };
+    let filter = match filter.context("OUTLAST_LOG cannot be used") {
+        Ok(filter) => filter,
+        Err(error) => return failed(&error, DID_NOT_START),
+    };
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    match runtime.context("cannot start the runtime").and_then(|runtime| runtime.block_on(run(serve))) {
-        Ok(()) => ExitCode::SUCCESS,
-        // For the person who started it: what is wrong and why, and not where in the code.
-        Err(error) => {
-            eprintln!("outlast: {error:#}");
-            ExitCode::FAILURE
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&anyhow::Error::new(error).context("cannot start"), DID_NOT_START),
+    };
+    runtime.block_on(async {
+        let server = match start(serve).await {
+            Ok(server) => server,
+            Err(error) => return failed(&error, DID_NOT_START),
+        };
+        match server.run().await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&error, 1),
         }
-    }
+    })
 }
 
-async fn run(serve: Serve) -> anyhow::Result<()> {
-    let mut config = Config::load(serve.config.as_deref(), std::env::vars_os())?;
+/// Tells the person who started it what is wrong, in one line.
+fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
+    eprintln!("outlast: {}", format!("{error:#}").replace('\n', " "));
+    ExitCode::from(code)
+}
+
+async fn start(serve: Serve) -> anyhow::Result<Server> {
+    let mut config = Config::load(Sources {
+        file: serve.config.as_deref(),
+        environment: std::env::vars_os().collect(),
+        flags: &serve.set,
+    })?;
     if let Some(listen) = serve.listen {
         config.server.listen = listen;
     }
@@ -82,12 +112,9 @@ async fn run(serve: Serve) -> anyhow::Result<()> {
     }
     if !config.server.listen.ip().is_loopback() && !serve.insecure {
         bail!(
-            "{} can be reached from outside and nobody has to log in: listen on 127.0.0.1, or say --insecure",
+            "{} can be reached from other machines and nobody has to log in: listen on 127.0.0.1, or pass --insecure",
             config.server.listen
         );
-    }
-    for name in config.without_effect() {
-        tracing::warn!("the setting [{name}] has no effect: this version runs no tools");
     }
     // Without the URL, which may hold a password; the store says what is wrong with it.
     let opened =
@@ -99,5 +126,5 @@ async fn run(serve: Serve) -> anyhow::Result<()> {
         clock: Clock::System,
         ids: Ids::Random,
     });
-    server::serve(engine, opened, &config, serve.insecure).await
+    Server::start(engine, opened, &config).await
 }

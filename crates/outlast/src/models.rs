@@ -108,14 +108,13 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::config::Config;
+    use crate::config::{Config, Sources};
 
     /// Starts with these settings of one model, and says what is wrong with them.
     fn start(settings: &str) -> Result<(), String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         write!(file, "[models.main]\n{settings}").unwrap();
-        let config =
-            Config::load(Some(file.path()), std::iter::empty()).map_err(|error| format!("{error:#}"))?;
+        let config = Config::load(Sources::of_file(file.path())).map_err(|error| format!("{error:#}"))?;
         open(&config.models).map(|_| ()).map_err(|error| format!("{error:#}"))
     }
 
@@ -139,7 +138,7 @@ mod tests {
         let block = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(block.as_bytes()).unwrap();
-        let mut config = Config::load(Some(file.path()), std::iter::empty()).unwrap();
+        let mut config = Config::load(Sources::of_file(file.path())).unwrap();
         assert!(config.models.len() >= 8, "{:?}", config.models.keys());
         for model in config.models.values_mut() {
             if let ModelConfig::Openai(upstream) | ModelConfig::Anthropic(upstream) = model {
@@ -164,7 +163,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         write!(file, "[models.main]\nkind = \"openai\"\nmodel = \"m\"\nheaders = {{ x = \"canary\" }}")
             .unwrap();
-        let config = Config::load(Some(file.path()), std::iter::empty()).unwrap();
+        let config = Config::load(Sources::of_file(file.path())).unwrap();
         assert!(!format!("{config:?}").contains("canary"), "a secret is in {config:?}");
     }
 

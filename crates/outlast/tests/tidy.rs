@@ -62,6 +62,18 @@ fn sources(of: &str) -> Vec<File> {
     files
 }
 
+/// The sources of the client package and the web app, without what is generated.
+fn typescript() -> Vec<File> {
+    let mut files = files();
+    files.retain(|file| {
+        let ours = file.path.starts_with("client/src/") || file.path.starts_with("ui/src/");
+        let written = !file.text.lines().take(10).any(|line| line.contains("auto-generated"));
+        ours && written && (file.path.ends_with(".ts") || file.path.ends_with(".tsx"))
+    });
+    assert!(!files.is_empty(), "no TypeScript was found");
+    files
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
@@ -149,7 +161,7 @@ fn every_queue_has_a_limit() {
 #[test]
 fn files_are_short() {
     let mut found = Vec::new();
-    for file in sources("") {
+    for file in sources("").into_iter().chain(typescript()) {
         let lines = before_tests(&file.text).count();
         if lines > FILE_LINES_MAX {
             found.push(format!("{}: {lines} lines before its tests", file.path));
@@ -161,13 +173,14 @@ fn files_are_short() {
 #[test]
 fn functions_fit_a_screen() {
     let mut found = Vec::new();
-    for file in sources("") {
+    for file in sources("").into_iter().chain(typescript()) {
         let lines: Vec<&str> = file.text.lines().collect();
-        for (first, line) in lines.iter().enumerate().filter(|(_, line)| begins_function(line)) {
+        let begins = if file.path.ends_with(".rs") { begins_function } else { begins_typescript_function };
+        for (first, line) in lines.iter().enumerate().filter(|(_, line)| begins(line)) {
             let indent = &line[..line.len() - line.trim_start().len()];
-            // rustfmt puts the closing brace under the first letter; a line that ends there is all of it.
-            let closing = format!("{indent}}}");
-            let is_last = |line: &&str| **line == closing || **line == format!("{indent};");
+            // Formatters put the closing brace under the first letter; a line that ends there is all of it.
+            let last = ["}", ";", "};", "});"].map(|end| format!("{indent}{end}"));
+            let is_last = |line: &&str| last.iter().any(|last| last == *line);
             let length = match lines[first..].iter().position(is_last) {
                 Some(last) if !line.ends_with('}') && !line.ends_with(';') => last + 1,
                 _ => 1,
@@ -184,6 +197,47 @@ fn begins_function(line: &str) -> bool {
     let before = line.trim_start().split("fn ").next().unwrap_or_default();
     let words = ["pub", "pub(crate)", "pub(super)", "const", "async"];
     line.contains("fn ") && before.split_whitespace().all(|word| words.contains(&word))
+}
+
+/// Functions, methods and arrow functions with a body.
+fn begins_typescript_function(line: &str) -> bool {
+    let text = line.trim_start();
+    let words =
+        ["export ", "default ", "async ", "private ", "public ", "protected ", "static ", "readonly "];
+    let mut rest = text;
+    while let Some(word) = words.iter().find(|word| rest.starts_with(*word)) {
+        rest = &rest[word.len()..];
+    }
+    let controls = ["if ", "for ", "while ", "switch ", "catch ", "return ", "}"];
+    let is_method = || {
+        let name = rest.split(['(', '<']).next().unwrap_or_default();
+        let named =
+            !name.is_empty() && name.chars().all(|letter| letter.is_alphanumeric() || "_$#".contains(letter));
+        named && rest.contains('(') && !controls.iter().any(|control| rest.starts_with(control))
+    };
+    rest.starts_with("function ")
+        || rest.starts_with("const ") && rest.contains("=> {")
+        || is_method() && rest.ends_with('{')
+}
+
+#[test]
+fn typescript_has_no_any() {
+    let mut found = Vec::new();
+    for file in typescript() {
+        for (number, line) in file.text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let is_comment = code.trim_start().starts_with('*') || code.trim_start().starts_with("/*");
+            let any = [": any", "<any", "as any", "any[]", ", any>", "| any"];
+            let ends = |at: usize, word: &str| {
+                !code[at + word.len()..].starts_with(|letter: char| letter.is_alphanumeric() || letter == '_')
+            };
+            let is_any = any.iter().any(|word| code.match_indices(word).any(|(at, _)| ends(at, word)));
+            if is_any && !is_comment {
+                found.push(format!("{}:{}: {}", file.path, number + 1, line.trim()));
+            }
+        }
+    }
+    assert_none("values of no type", &found);
 }
 
 #[test]

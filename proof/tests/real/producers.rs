@@ -93,7 +93,7 @@ async fn x3_i1_i2_a_worker_killed_in_the_middle_goes_on_where_the_log_ends() -> 
 async fn x3_a_worker_outlives_a_server_that_is_killed() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
     // Long enough that the silence of a server that is starting does not count.
-    let options = Options::with(&upstream).env("OUTLAST_TIMEOUTS__PRODUCER_SILENCE", "60s");
+    let options = Options::with(&upstream).env("OUTLAST_TIMEOUTS__WORKER_SILENCE", "60s");
     let mut server = Server::start(options).await?;
     let started = start(server.api(), None).await?;
     let reader = Reader::of_generation(server.api(), &started.generation).record(soon());
@@ -132,7 +132,7 @@ async fn x3_i5_an_append_of_the_old_epoch_is_refused() -> anyhow::Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn x3_silence_interrupts_and_the_next_worker_goes_on() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
-    let options = Options::with(&upstream).env("OUTLAST_TIMEOUTS__PRODUCER_SILENCE", "2s");
+    let options = Options::with(&upstream).env("OUTLAST_TIMEOUTS__WORKER_SILENCE", "2s");
     let server = Server::start(options).await?;
     let api = server.api();
     let started = start(api, None).await?;

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use outlast_proof::server::{Options, Server};
+use outlast_proof::wait::{LONG, bounded};
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
 
 use crate::both;
 
@@ -67,7 +71,7 @@ async fn a_position_or_a_format_that_is_none_is_refused_by_name() -> anyhow::Res
 #[tokio::test(flavor = "multi_thread")]
 async fn o6_one_reader_too_many_is_429_and_harms_nobody() -> anyhow::Result<()> {
     let upstream = outlast_proof::upstream::Upstream::start().await?;
-    let options = Options::with(&upstream).env("OUTLAST_LIMITS__SUBSCRIBERS_PER_GENERATION", "2");
+    let options = Options::with(&upstream).env("OUTLAST_LIMITS__FOLLOWERS_PER_CONVERSATION", "2");
     let server = Server::start(options).await?;
     let api = server.api();
     let started = api.play(&upstream.script(10_000).rate(100)).await?;
@@ -124,23 +128,74 @@ async fn b5_what_does_not_exist_is_404_on_every_path() -> anyhow::Result<()> {
     Ok(())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_another_origin_or_a_rebound_name_is_refused() -> anyhow::Result<()> {
-    let (server, _upstream) = both().await?;
+/// Reads and writes that a foreign page could cause; each header alone gives it away.
+async fn refuses_foreign_pages(server: &Server) -> anyhow::Result<()> {
     let api = server.api();
-    let ours = format!("http://{}", server.address());
-    let own = api.request(Method::GET, "/v1/conversations").header("origin", &ours);
-    api.send(own).await?.expect(200)?;
-    for (name, value) in
-        [("origin", "http://evil.example"), ("origin", "null"), ("host", "rebound.example:80")]
-    {
+    let own = format!("http://{}", server.address());
+    let request = api.request(Method::GET, "/v1/conversations").header("origin", &own);
+    let reply = api.send(request.header("sec-fetch-site", "same-origin")).await?.expect(200)?;
+    assert_eq!(reply.body["data"], json!([]));
+    for (name, value) in [
+        ("origin", "http://evil.example"),
+        ("origin", "null"),
+        ("host", "rebound.example:80"),
+        ("host", "[::1].evil"),
+        ("host", "127.0.0.1.evil.com"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ] {
         let read = api.request(Method::GET, "/v1/conversations").header(name, value);
         api.send(read).await?.problem(403, "foreign_origin")?;
         let write = api.request(Method::POST, "/v1/generations").header(name, value);
         api.send(write.json(&json!({"content": "x"}))).await?.problem(403, "foreign_origin")?;
+        let upgrade = api.request(Method::GET, "/v1/conversations/c/ws").header(name, value);
+        let upgrade = upgrade.header("connection", "upgrade").header("upgrade", "websocket");
+        let upgrade = upgrade.header("sec-websocket-version", "13").header("sec-websocket-key", "AAAA");
+        api.send(upgrade).await?.problem(403, "foreign_origin")?;
+    }
+    for twice in ["host", "origin"] {
+        let request = api.request(Method::GET, "/v1/conversations");
+        let mut headers = reqwest::header::HeaderMap::new();
+        for _ in 0..2 {
+            let value = if twice == "host" { own.trim_start_matches("http://") } else { &own };
+            headers.append(twice, value.parse()?);
+        }
+        api.send(request.headers(headers)).await?.problem(400, "invalid_request")?;
     }
     let listed = api.get("/v1/conversations").await?.expect(200)?;
-    assert_eq!(listed.body["data"], json!([]));
+    assert_eq!(listed.body["data"], json!([]), "nothing of this began anything");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_origin_or_a_rebound_name_is_refused() -> anyhow::Result<()> {
+    let (server, _upstream) = both().await?;
+    refuses_foreign_pages(&server).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_page_of_another_origin_is_refused_also_by_an_insecure_server() -> anyhow::Result<()> {
+    let options = Options::default().arg("--listen").arg("0.0.0.0:0").arg("--insecure");
+    let server = Server::start(options).await?;
+    refuses_foreign_pages(&server).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_allowed_name_works_behind_a_tls_proxy() -> anyhow::Result<()> {
+    let server =
+        Server::start(Options::default().arg("--set").arg("server.allowed_hosts=chat.example.com")).await?;
+    let api = server.api();
+    let ask = |host: &str, origin: &str| {
+        let request = api.request(Method::GET, "/v1/conversations").header("host", host);
+        api.send(request.header("origin", origin))
+    };
+    ask("chat.example.com", "https://chat.example.com").await?.expect(200)?;
+    ask("chat.example.com", "https://evil.example").await?.problem(403, "foreign_origin")?;
+    ask("evil.example", "https://evil.example").await?.problem(403, "foreign_origin")?;
+    let reply = api.request(Method::GET, "/healthz").send().await?;
+    for name in ["cross-origin-resource-policy", "cross-origin-opener-policy"] {
+        assert_eq!(reply.headers()[name], "same-origin");
+    }
     Ok(())
 }
 
@@ -181,10 +236,74 @@ async fn a_public_address_is_refused_unless_told_insecure() -> anyhow::Result<()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b7_a_setting_that_nobody_knows_is_refused_by_name() -> anyhow::Result<()> {
-    let said = Server::refused(Options::default().toml("[durability]\nmode = \"hope\"")).await?;
-    assert!(said.contains("hope"), "{said}");
-    let said = Server::refused(Options::default().toml("[stoer]\nurl = \"sqlite:\"")).await?;
-    assert!(said.contains("stoer"), "{said}");
+async fn b7_a_bad_setting_stops_the_start_with_one_line_that_names_it() -> anyhow::Result<()> {
+    let set = |setting: &str| Options::default().arg("--set").arg(setting);
+    for (options, named) in [
+        (Options::default().toml("[durability]\nmode = \"hope\""), "durability.mode"),
+        (Options::default().toml("[stoer]\nurl = \"sqlite:\""), "unknown setting stoer"),
+        (Options::default().env("OUTLAST_STORE__URI", "memory:"), "unknown setting store.uri"),
+        (set("limits.body_bytes=many"), "limits.body_bytes"),
+        (set("limits.subscribers_per_generation=5"), "limits.followers_per_conversation"),
+        (set("timeouts.producer_silence=5s"), "timeouts.worker_silence"),
+        (Options::default().env("OUTLAST_LOG", "a=b=c"), "OUTLAST_LOG"),
+    ] {
+        let said = Server::refused(options).await?;
+        assert!(said.contains(named) && said.lines().count() == 1, "{said}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_over_the_limit_is_503_and_there_is_room_again_when_one_closes() -> anyhow::Result<()> {
+    let upstream = outlast_proof::upstream::Upstream::start().await?;
+    let server = Server::start(Options::with(&upstream).arg("--set").arg("limits.connections=2")).await?;
+    let ask = async |path: &str| -> anyhow::Result<String> {
+        let mut stream = TcpStream::connect(server.address()).await?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await?;
+        let mut reply = String::new();
+        bounded("a reply", LONG, stream.read_to_string(&mut reply)).await??;
+        Ok(reply)
+    };
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        // A request without an end: the server waits for the rest of its head.
+        let mut stream = TcpStream::connect(server.address()).await?;
+        stream.write_all(b"GET / HTTP/1.1\r\n").await?;
+        held.push(stream);
+    }
+    let full = ask("/v1/models").await?;
+    assert!(full.starts_with("HTTP/1.1 503 ") && full.contains("limit_reached"), "{full}");
+    assert!(full.contains("retry-after: "), "{full}");
+    assert!(ask("/healthz").await?.starts_with("HTTP/1.1 200 "), "the process is alive");
+    drop(held);
+    outlast_proof::wait::until("room for another connection", Duration::from_secs(10), async || {
+        Ok(ask("/v1/models").await?.starts_with("HTTP/1.1 200 ").then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_never_finishes_its_request_is_dropped_after_15_s() -> anyhow::Result<()> {
+    let server = Server::start(Options::default()).await?;
+    let begun = Instant::now();
+    let mut silent = TcpStream::connect(server.address()).await?;
+    let mut slow = TcpStream::connect(server.address()).await?;
+    let dripping = async {
+        // One letter of the head a second: never idle, never done.
+        for letter in b"GET / HTTP/1.1 and then some more letters ".iter().cycle() {
+            if slow.write_all(&[*letter]).await.is_err() {
+                return;
+            }
+            let mut reply = [0; 256];
+            if let Ok(Ok(_)) = timeout(Duration::from_secs(1), slow.read(&mut reply)).await {
+                return; // a refusal or the end
+            }
+        }
+    };
+    let mut nothing = Vec::new();
+    let silence = async { silent.read_to_end(&mut nothing).await.ok() };
+    bounded("dropping both", Duration::from_secs(40), async { tokio::join!(dripping, silence) }).await?;
+    eprintln!("both dropped after {:?}", begun.elapsed());
     Ok(())
 }

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use outlast_proof::check::{Case, first_difference};
 use outlast_proof::reader::Reader;
+use outlast_proof::server::Server;
 use outlast_proof::sse::{Cutter, Frame};
 use outlast_proof::stored::Stored;
 use outlast_proof::wait::{LONG, bounded};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::Instant;
+use tokio::time::{Instant, interval};
 
 use crate::{both, soon};
 
-/// More than the sockets between the server and a stalled reader can hold (4 MiB), and less than an answer
-/// may have (8 MiB).
+/// An answer of about 1.6 MB, and as events 60 MB: far more than lies between the server and a stalled reader.
 const TOKENS: u64 = 270_000;
 /// What 20 stalled readers may cost beside the answer itself: their sockets are the kernel's, and each has
 /// one page of the log in memory at most.
@@ -116,5 +116,44 @@ async fn o6_i12_a_reader_that_stalls_too_long_is_dropped_and_can_come_back() -> 
     whole.extend(cutter.cut_all()?);
     assert_eq!(first_difference(&whole, &log), None, "i2: it comes back exactly where it was");
     assert_eq!(whole.len(), log.len());
+    Ok(())
+}
+
+/// How long the server keeps a reader that takes so many bytes every tenth of a second.
+async fn kept_reading(
+    server: &Server,
+    generation: &str,
+    bytes: usize,
+    most: Duration,
+) -> anyhow::Result<Duration> {
+    let mut reader = stall(server.address(), generation).await?;
+    let (client, begun) = (reader.local_addr()?.port(), Instant::now());
+    let (mut ticks, mut piece) = (interval(Duration::from_millis(100)), vec![0; bytes]);
+    let reading = async {
+        loop {
+            ticks.tick().await;
+            let read = reader.read(&mut piece).await;
+            let dropped =
+                begun.elapsed() > Duration::from_secs(1) && !server_holds(server.address().port(), client)?;
+            if dropped || read.is_err() {
+                return Ok(begun.elapsed());
+            }
+        }
+    };
+    bounded("dropping a reader that is too slow", most, reading).await?
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn o6_i12_a_reader_that_is_too_slow_to_finish_is_dropped() -> anyhow::Result<()> {
+    let (server, upstream) = both().await?;
+    let api = server.api();
+    let started = api.play(&upstream.script(TOKENS)).await?;
+    api.until_ended(&started.generation).await?;
+    let (stalled, slow) = tokio::try_join!(
+        kept_reading(&server, &started.generation, 200, Duration::from_secs(120)),
+        kept_reading(&server, &started.generation, 1_200, Duration::from_secs(240)),
+    )?;
+    eprintln!("2 kB/s: dropped after {stalled:?}; 12 kB/s: after {slow:?}");
+    assert!(stalled > Duration::from_secs(25) && slow > Duration::from_secs(60), "{stalled:?}, {slow:?}");
     Ok(())
 }

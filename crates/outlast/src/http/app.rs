@@ -1,22 +1,22 @@
-//! The web app, from the binary itself.
+//! Serves the web app, which is part of the binary.
 
 use axum::http::{HeaderValue, Method, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 
 use super::error::Problem;
 
-/// Paths and bytes of the app; empty if it was not built before the server.
+/// Paths and contents of the app's files. Empty if the app was not built before the server.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/app.rs"));
 
-/// Nothing from elsewhere and to nobody else, no script or style but the app's own files, no frame around it. A
-/// picture may be in the message itself.
+/// The page loads nothing from other origins and talks to none, runs only its own scripts and styles, and cannot be
+/// framed. Images may also be inline (`data:`).
 const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
 
-/// Names with a hash in them never change.
-const FOR_EVER: &str = "public, max-age=31536000, immutable";
+/// For files with a hash in their name, which never change.
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
-/// Answers whatever is no other route: a file of the app, or the app itself for its own paths.
+/// Handles every path that is not an API route: a file of the app, or its page for the paths it makes up.
 pub(crate) async fn file(method: Method, uri: Uri) -> Response {
     let path = uri.path().trim_start_matches('/');
     let found = find(path).or_else(|| is_page(path).then(|| find("index.html")).flatten());
@@ -25,7 +25,7 @@ pub(crate) async fn file(method: Method, uri: Uri) -> Response {
         return (StatusCode::METHOD_NOT_ALLOWED, allow, Problem::wrong_method()).into_response();
     }
     match found {
-        Some((name, bytes)) => answer(name, bytes),
+        Some((name, bytes)) => respond(name, bytes),
         None if is_page(path) && FILES.is_empty() => not_built(),
         None => (StatusCode::NOT_FOUND, Problem::not_found()).into_response(),
     }
@@ -35,17 +35,17 @@ fn find(path: &str) -> Option<(&'static str, &'static [u8])> {
     FILES.iter().find(|(name, _)| *name == path).copied()
 }
 
-/// The paths that the app makes up: its start, a conversation, an inspected generation.
+/// The paths that the app's own router knows: the start page, a conversation, an inspected generation.
 fn is_page(path: &str) -> bool {
     path.is_empty() || path.starts_with("c/") || path.starts_with("inspect/")
 }
 
-fn answer(name: &'static str, bytes: &'static [u8]) -> Response {
+fn respond(name: &'static str, bytes: &'static [u8]) -> Response {
     let mut response = bytes.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type(name)));
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
-    let kept = if name.starts_with("assets/") { FOR_EVER } else { "no-cache" };
+    let kept = if name.starts_with("assets/") { IMMUTABLE } else { "no-cache" };
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(kept));
     response
 }
@@ -67,7 +67,7 @@ fn content_type(name: &str) -> &'static str {
 }
 
 fn not_built() -> Response {
-    let text = "This server was built without its web app. `make run` builds both.\nThe API answers all the same: see /openapi.json\n";
+    let text = "This server was built without the web app. `make run` builds both.\nThe API works all the same: see /openapi.json\n";
     (StatusCode::NOT_FOUND, text).into_response()
 }
 
@@ -76,13 +76,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_paths_of_the_app_lead_to_the_app() {
+    fn only_the_apps_own_paths_show_the_page() {
         assert!(is_page("") && is_page("c/conv_1") && is_page("inspect/gen_1"));
         assert!(!is_page("v1/nothing") && !is_page("wp-login.php") && !is_page("assets/gone.js"));
     }
 
     #[tokio::test]
-    async fn the_app_is_read_and_never_written_to() {
+    async fn the_app_is_read_only() {
         for path in ["/", "/c/conv_1", "/inspect/gen_1"] {
             for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
                 let response = file(method.clone(), Uri::from_static(path)).await;
@@ -97,14 +97,14 @@ mod tests {
     }
 
     #[test]
-    fn a_page_talks_to_its_own_server_alone() {
+    fn the_page_talks_to_its_own_server_alone() {
         for word in ["unsafe", "blob:", "ws:", "wss:", "http", "*"] {
             assert!(!POLICY.contains(word), "{word}");
         }
     }
 
     #[test]
-    fn every_file_of_the_app_has_a_type_that_browsers_know() {
+    fn every_file_of_the_app_has_a_known_content_type() {
         for (name, _) in FILES.iter().filter(|(name, _)| !name.ends_with(".map")) {
             assert_ne!(content_type(name), "application/octet-stream", "{name}");
         }

@@ -50,9 +50,17 @@ impl Problem {
         Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
     }
 
-    pub(crate) fn foreign_origin() -> Problem {
-        let detail = "this server has no keys and answers only its own pages and local programs";
+    pub(crate) fn foreign_origin(detail: impl Into<String>) -> Problem {
         Problem::new(StatusCode::FORBIDDEN, "foreign_origin", detail)
+    }
+
+    pub(crate) fn bad_header(detail: impl Into<String>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_request", detail)
+    }
+
+    pub(crate) fn too_many_connections() -> Problem {
+        let detail = "the server has as many connections as limits.connections allows; try again later";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "limit_reached", detail)
     }
 
     pub(crate) fn broken_off(detail: impl Into<String>) -> Problem {

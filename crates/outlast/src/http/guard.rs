@@ -1,75 +1,236 @@
-//! Keeps other people's web pages away from a server that has no keys.
+//! Keeps other people's web pages away from this server.
 //!
-//! A page of any origin can make a browser send requests to this machine. It cannot hide where it comes
-//! from: browsers say so in `Origin`, and a name that was bent to point here stands in `Host`.
-
-use std::net::IpAddr;
+//! A page of any origin can make a browser send requests here, with the user's network position and one day
+//! with their cookies. It cannot hide where it comes from: browsers send `Origin` and `Sec-Fetch-Site`, and a
+//! name that was pointed at this machine stands in `Host`. These three are compared on every request,
+//! WebSocket upgrades included, and no setting turns that off. Programs send none of them but `Host`.
 
 use axum::extract::{Request, State};
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::App;
 use super::error::Problem;
+use super::hosts::{Host, Hosts};
+
+/// Set by browsers on requests to HTTPS and to this machine; pages cannot change them.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+/// A refusal repeats at most this much of a header.
+const ECHO_CHARS: usize = 100;
 
 pub(crate) async fn same_origin(State(app): State<App>, request: Request, next: Next) -> Response {
-    if app.0.insecure || is_ours(request.uri().authority().map(Authority::as_str), request.headers()) {
-        return next.run(request).await;
+    let (parts, body) = request.into_parts();
+    match check(&app.0.hosts, &parts) {
+        Ok(()) => next.run(Request::from_parts(parts, body)).await,
+        Err(problem) => problem.into_response(),
     }
-    Problem::foreign_origin().into_response()
 }
 
-/// Headers that every answer carries.
+/// Headers that every response carries.
 pub(crate) async fn headers(request: Request, next: Next) -> Response {
     let mut response = next.run(request).await;
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    // No page of another origin may embed a response, or keep a handle on a window of the web app.
+    let same_origin = HeaderValue::from_static("same-origin");
+    headers.insert(HeaderName::from_static("cross-origin-resource-policy"), same_origin.clone());
+    headers.insert(HeaderName::from_static("cross-origin-opener-policy"), same_origin);
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
 
-/// The name asked for stands in `Host`, or in the address itself where HTTP/2 has put it.
-fn is_ours(authority: Option<&str>, headers: &HeaderMap) -> bool {
-    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
-    let Some(host) = text(header::HOST).or(authority).filter(|host| is_local(host)) else {
-        return false;
+fn check(hosts: &Hosts, request: &Parts) -> Result<(), Problem> {
+    let host = host(request)?;
+    let Some(host) = Host::parse(host).filter(|host| hosts.contains(&host.name)) else {
+        let detail = format!(
+            "{} is not a name of this server; if it should be, add it to server.allowed_hosts",
+            echo(host)
+        );
+        return Err(Problem::foreign_origin(detail));
     };
-    match text(header::ORIGIN) {
-        None => true,
-        Some(origin) => origin.split_once("://").is_some_and(|(_, origin)| origin == host),
+    if let Some(origin) = single(&request.headers, &header::ORIGIN)?
+        && !is_origin_of(origin, &host)
+    {
+        let detail = format!("the origin {} is not the one in Host", echo(origin));
+        return Err(Problem::foreign_origin(detail));
+    }
+    match single(&request.headers, &SEC_FETCH_SITE)? {
+        // `none`: a person typed the address or opened a bookmark.
+        None | Some("same-origin" | "none") => Ok(()),
+        // Another site may link to the web app. `same-site` is no better: it is every port of this machine
+        // and every sibling of our domain.
+        Some(_) if is_page_visit(request) => Ok(()),
+        Some(site) => {
+            let detail = format!("a request of a {} page is refused", echo(site));
+            Err(Problem::foreign_origin(detail))
+        }
     }
 }
 
-/// Whether a host, with or without a port, is this machine by name or address.
-fn is_local(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').map_or(rest, |(name, _)| name),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+/// The name asked for. It stands in `Host`; a proxy's form of request repeats it in the request line, where it
+/// must be the same.
+fn host(request: &Parts) -> Result<&str, Problem> {
+    let header = single(&request.headers, &header::HOST)?;
+    let line = request.uri.authority().map(|authority| authority.as_str());
+    match (header, line) {
+        (Some(header), Some(line)) if header != line => {
+            Err(Problem::bad_header("Host and the request line name different servers"))
+        }
+        (Some(host), _) | (None, Some(host)) => Ok(host),
+        (None, None) => Err(Problem::bad_header("the Host header is missing")),
+    }
+}
+
+/// A header that may be given once: of two, each side of a proxy could believe another.
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(Problem::bad_header(format!("the header {name} is given twice")));
+    }
+    first.map(HeaderValue::to_str).transpose().map_err(|_| {
+        let detail = format!("the header {name} holds characters that it cannot have");
+        Problem::bad_header(detail)
+    })
+}
+
+/// Whether a page of this origin was served under this host. A TLS proxy adds `https` without our knowing, so
+/// the scheme decides only which port is left out.
+fn is_origin_of(origin: &str, host: &Host) -> bool {
+    let Some((scheme, rest)) = origin.split_once("://") else { return false };
+    let usual = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return false,
     };
-    name == "localhost"
-        || name.ends_with(".localhost")
-        || name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+    Host::parse(rest).is_some_and(|origin| {
+        origin.name == host.name && origin.port.unwrap_or(usual) == host.port.unwrap_or(usual)
+    })
+}
+
+/// Whether somebody follows a link to the web app, which is no use of the API.
+fn is_page_visit(request: &Parts) -> bool {
+    let navigates = request.headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode == "navigate");
+    let reads = request.method == Method::GET || request.method == Method::HEAD;
+    navigates && reads && !request.uri.path().starts_with("/v1")
+}
+
+/// What a client sent, short enough and escaped.
+fn echo(text: &str) -> String {
+    format!("{:?}", text.chars().take(ECHO_CHARS).collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ours(pairs: &[(header::HeaderName, &str)]) -> bool {
-        is_ours(None, &pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect())
+    const OWN: (&str, &str) = ("host", "localhost:8787");
+    const PROXIED: (&str, &str) = ("host", "chat.example.com");
+
+    /// The status of a refusal, or 200.
+    fn ask(method: &str, target: &str, headers: &[(&str, &str)]) -> u16 {
+        let hosts = Hosts::of("chat.example.com,*.team.example");
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        check(&hosts, &parts).map_or_else(|problem| problem.into_response().status().as_u16(), |()| 200)
     }
 
     #[test]
-    fn pages_of_other_origins_are_not_ours() {
-        assert!(ours(&[(header::HOST, "127.0.0.1:8787")]));
-        assert!(ours(&[(header::HOST, "[::1]:8787"), (header::ORIGIN, "http://[::1]:8787")]));
-        assert!(ours(&[(header::HOST, "localhost:8787"), (header::ORIGIN, "http://localhost:8787")]));
-        assert!(!ours(&[(header::HOST, "localhost:8787"), (header::ORIGIN, "http://evil.example")]));
-        assert!(!ours(&[(header::HOST, "localhost:8787"), (header::ORIGIN, "null")]));
-        assert!(!ours(&[(header::HOST, "rebound.example:8787")]));
-        assert!(!ours(&[]) && is_ours(Some("localhost:8787"), &HeaderMap::new()));
+    fn the_origin_must_be_the_host() {
+        for (host, origin, expected) in [
+            ("localhost:8787", "http://localhost:8787", 200),
+            ("localhost:8787", "http://LOCALHOST:8787", 200),
+            ("[::1]:8787", "http://[::1]:8787", 200),
+            ("localhost", "http://localhost", 200),
+            ("localhost:80", "http://localhost", 200),
+            ("chat.example.com", "https://chat.example.com", 200),
+            ("chat.example.com:443", "https://chat.example.com", 200),
+            ("chat.example.com:8443", "https://chat.example.com:8443", 200),
+            ("a.team.example", "https://a.team.example", 200),
+            ("localhost:8787", "http://localhost", 403),
+            ("localhost:8787", "http://localhost:5173", 403),
+            ("localhost:8787", "http://127.0.0.1:8787", 403),
+            ("localhost:8787", "http://evil.example", 403),
+            ("localhost:8787", "http://user@localhost:8787", 403),
+            ("localhost:8787", "http://localhost:8787/", 403),
+            ("localhost:8787", "http://localhost:8787.evil.example", 403),
+            ("localhost:8787", "ftp://localhost:8787", 403),
+            ("localhost:8787", "localhost:8787", 403),
+            ("localhost:8787", "null", 403),
+            ("localhost:8787", "", 403),
+            ("chat.example.com", "https://evil.example", 403),
+            ("chat.example.com", "https://chat.example.com:8443", 403),
+            ("chat.example.com:443", "http://chat.example.com", 403),
+            ("a.team.example", "https://b.team.example", 403),
+        ] {
+            for target in ["/", "/v1/conversations", "/v1/conversations/c/ws"] {
+                let status = ask("GET", target, &[("host", host), ("origin", origin)]);
+                assert_eq!(status, expected, "{target} of {host} from {origin}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_not_ours_is_refused() {
+        for host in
+            ["rebound.example:8787", "example.com", "[::1].evil", "127.0.0.1.evil.com", "localhost.evil"]
+        {
+            assert_eq!(ask("GET", "/v1/conversations", &[("host", host)]), 403, "{host}");
+        }
+        for host in [OWN, PROXIED, ("host", "[::1]:8787")] {
+            assert_eq!(ask("GET", "/v1/conversations", &[host]), 200, "{host:?}");
+        }
+    }
+
+    #[test]
+    fn headers_that_contradict_each_other_are_refused() {
+        let origin = ("origin", "http://localhost:8787");
+        assert_eq!(ask("GET", "/", &[OWN, OWN]), 400);
+        assert_eq!(ask("GET", "/", &[OWN, PROXIED]), 400);
+        assert_eq!(ask("GET", "/", &[OWN, origin, origin]), 400);
+        assert_eq!(ask("GET", "/", &[OWN, origin, ("origin", "http://evil.example")]), 400);
+        assert_eq!(
+            ask("GET", "/", &[OWN, ("sec-fetch-site", "none"), ("sec-fetch-site", "cross-site")]),
+            400
+        );
+        assert_eq!(ask("GET", "/", &[]), 400);
+        assert_eq!(ask("GET", "http://localhost:8787/", &[OWN]), 200);
+        assert_eq!(ask("GET", "http://evil.example/", &[OWN]), 400);
+        assert_eq!(ask("GET", "http://evil.example/", &[]), 403);
+    }
+
+    #[test]
+    fn another_site_may_link_to_the_web_app_and_use_nothing_else() {
+        let api = "/v1/conversations";
+        for (method, target, site, mode, expected) in [
+            ("GET", api, "same-origin", "cors", 200),
+            ("POST", api, "same-origin", "cors", 200),
+            ("GET", api, "none", "navigate", 200),
+            ("GET", api, "cross-site", "no-cors", 403),
+            ("GET", api, "cross-site", "navigate", 403),
+            ("GET", api, "same-site", "cors", 403),
+            ("POST", api, "cross-site", "navigate", 403),
+            ("POST", api, "same-site", "navigate", 403),
+            ("DELETE", api, "cross-site", "cors", 403),
+            ("GET", "/v1/conversations/c/ws", "cross-site", "websocket", 403),
+            ("GET", "/v1/conversations/c/ws", "same-origin", "websocket", 200),
+            ("GET", api, "something-new", "cors", 403),
+            ("GET", "/c/conv_1", "cross-site", "navigate", 200),
+            ("GET", "/", "same-site", "navigate", 200),
+            ("POST", "/", "cross-site", "navigate", 403),
+            ("GET", "/assets/app.js", "cross-site", "no-cors", 403),
+        ] {
+            for host in [OWN, PROXIED] {
+                let headers = [host, ("sec-fetch-site", site), ("sec-fetch-mode", mode)];
+                assert_eq!(ask(method, target, &headers), expected, "{method} {target} {site} {mode}");
+            }
+        }
     }
 }

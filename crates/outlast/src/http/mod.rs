@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod generations;
 mod guard;
+mod hosts;
 mod jobs;
 mod producers;
 mod streamed;
@@ -28,6 +29,8 @@ use outlast_core::UserId;
 use outlast_engine::Engine;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use hosts::Hosts;
+
 /// What every handler can reach. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
@@ -36,13 +39,13 @@ struct Inner {
     engine: Engine,
     connections: TaskTracker,
     body_bytes: usize,
-    insecure: bool,
+    hosts: Hosts,
     draining: AtomicBool,
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, connections: TaskTracker, body_bytes: usize, insecure: bool) -> App {
-        App(Arc::new(Inner { engine, connections, body_bytes, insecure, draining: AtomicBool::new(false) }))
+    pub(crate) fn new(engine: Engine, connections: TaskTracker, body_bytes: usize, hosts: Hosts) -> App {
+        App(Arc::new(Inner { engine, connections, body_bytes, hosts, draining: AtomicBool::new(false) }))
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -132,4 +135,13 @@ pub(crate) fn router(app: App) -> Router {
         .layer(from_fn_with_state(app.clone(), guard::same_origin))
         .layer(from_fn(guard::headers))
         .with_state(app)
+}
+
+/// What a connection beyond `limits.connections` gets. The process is alive all the same, and whoever restarts
+/// it when it is not must hear that.
+pub(crate) fn full() -> Router {
+    Router::new()
+        .route("/healthz", get(around::alive))
+        .fallback(async || error::Problem::too_many_connections())
+        .layer(from_fn(guard::headers))
 }

@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::around::OPENAPI;
-use super::{App, ROUTES, router};
+use super::{App, Hosts, ROUTES, router};
 
 /// A body of a request may have this many bytes here.
 const BODY_BYTES: usize = 4096;
@@ -48,7 +48,10 @@ impl Server {
             clock: Clock::simulated(Clock::System.now()), // a test may pause it
             ids: Ids::Random,
         });
-        Server { router: router(App::new(engine.clone(), TaskTracker::new(), BODY_BYTES, false)), engine }
+        Server {
+            router: router(App::new(engine.clone(), TaskTracker::new(), BODY_BYTES, Hosts::default())),
+            engine,
+        }
     }
 
     async fn ask(&self, method: &str, path: &str, body: impl Into<Body>) -> Response {

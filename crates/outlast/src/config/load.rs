@@ -1,0 +1,163 @@
+//! Reads the settings: the file, then the environment, then `--set`. The later wins.
+//!
+//! An unknown key or a bad value stops the start with one line that names the key. Text that stands where
+//! something else belongs is not repeated in that line: it may be an API key in the wrong place.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use anyhow::{Context, anyhow, bail};
+use toml::{Table, Value};
+
+use super::Config;
+
+/// Our variables begin with this; `__` separates the levels.
+const ENVIRONMENT: &str = "OUTLAST_";
+
+/// Settings that have a better name now.
+const RENAMED: &[(&str, &str)] = &[
+    ("limits.subscribers_per_generation", "limits.followers_per_conversation"),
+    ("timeouts.producer_silence", "timeouts.worker_silence"),
+];
+
+/// What operators are told in place of a Rust type.
+const NUMBER: &str = "expected a whole number";
+
+/// Where settings come from, in the order in which they are applied.
+#[derive(Default)]
+pub(crate) struct Sources<'a> {
+    pub(crate) file: Option<&'a Path>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+    /// `KEY=VALUE`, as given to `--set`.
+    pub(crate) flags: &'a [String],
+}
+
+#[cfg(test)]
+impl<'a> Sources<'a> {
+    pub(crate) fn of_file(file: &'a Path) -> Sources<'a> {
+        Sources { file: Some(file), ..Sources::default() }
+    }
+}
+
+impl Config {
+    pub(crate) fn load(sources: Sources<'_>) -> anyhow::Result<Config> {
+        let mut tree = match sources.file {
+            Some(file) => read(file)?,
+            None => Table::new(),
+        };
+        for (name, value) in sources.environment {
+            let Some(name) = name.to_str() else { continue }; // our names are all text
+            if let Some(path) = name.strip_prefix(ENVIRONMENT).filter(|path| path.contains("__")) {
+                let value = value.to_str().with_context(|| format!("{name} is not valid UTF-8"))?;
+                let keys: Vec<String> = path.split("__").map(str::to_lowercase).collect();
+                let given = nested(keys, parse_value(value));
+                merge(&mut tree, given).with_context(|| format!("{name} cannot be used"))?;
+            }
+        }
+        for flag in sources.flags {
+            let given = parse_flag(flag)?;
+            merge(&mut tree, given).context("--set cannot be used")?;
+        }
+        for (old, new) in RENAMED {
+            if find(&tree, old).is_some() {
+                bail!("the setting {old} is now called {new}");
+            }
+        }
+        serde_path_to_error::deserialize(Value::Table(tree)).map_err(|error| anyhow!(describe(&error)))
+    }
+}
+
+fn read(file: &Path) -> anyhow::Result<Table> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the settings in {}", file.display()))?;
+    text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
+        // Without the line itself, which the parser would show.
+        anyhow!("{} is not TOML: line {line}, column {column}: {}", file.display(), one_line(error.message()))
+    })
+}
+
+/// `KEY=VALUE`, where the key is written as in the file.
+fn parse_flag(flag: &str) -> anyhow::Result<Table> {
+    let Some((key, value)) = flag.split_once('=') else {
+        bail!("--set takes KEY=VALUE, like --set limits.body_bytes=65536");
+    };
+    let keys = parse_key(key).with_context(|| format!("--set {key:?}: not a key like limits.body_bytes"))?;
+    Ok(nested(keys, parse_value(value)))
+}
+
+/// The levels of a key. TOML reads it, quotes included: `models."gpt-4.1".kind`.
+fn parse_key(text: &str) -> Option<Vec<String>> {
+    let mut keys = Vec::new();
+    let mut value = Value::Table(format!("{text} = 0").parse().ok()?);
+    while let Value::Table(table) = value {
+        let mut entries = table.into_iter();
+        let (key, below) = entries.next()?;
+        if entries.next().is_some() {
+            return None;
+        }
+        keys.push(key);
+        value = below;
+    }
+    Some(keys)
+}
+
+/// A value outside of a file. It is read as TOML if that gives one value, else it is text.
+fn parse_value(text: &str) -> Value {
+    let document = format!("value = {text}").parse::<Table>().ok().filter(|table| table.len() == 1);
+    let value = document.and_then(|mut table| table.remove("value"));
+    value.filter(|value| !value.is_datetime()).unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+fn nested(keys: Vec<String>, mut value: Value) -> Table {
+    for key in keys.into_iter().rev() {
+        value = Value::Table(Table::from_iter([(key, value)]));
+    }
+    match value {
+        Value::Table(table) => table,
+        _ => Table::new(), // without keys there is nothing to set
+    }
+}
+
+fn merge(into: &mut Table, from: Table) -> anyhow::Result<()> {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(Value::Table(known)), Value::Table(more)) => merge(known, more)?,
+            (Some(_), Value::Table(_)) => bail!("{key} is a value, not a section"),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn find<'a>(tree: &'a Table, path: &str) -> Option<&'a Value> {
+    let (section, key) = path.split_once('.')?;
+    tree.get(section)?.get(key)
+}
+
+fn describe(error: &serde_path_to_error::Error<toml::de::Error>) -> String {
+    let path = error.path().to_string();
+    let message = error.inner().message();
+    let message = match (message.split_once("string \""), message.rsplit_once("\", expected")) {
+        (Some((before, _)), Some((_, after))) => format!("{before}text, expected{after}"),
+        _ => message.to_owned(),
+    };
+    let message = one_line(&message);
+    let message = message
+        .replace("expected usize", NUMBER)
+        .replace("expected u32", NUMBER)
+        .replace("expected u64", NUMBER);
+    if message.starts_with("unknown field") && !path.starts_with("models.") {
+        let known = message.split_once(", ").map_or("", |(_, known)| known);
+        return format!("unknown setting {path}: {known}");
+    }
+    format!("the setting {path} cannot be used: {message}")
+}
+
+fn one_line(text: &str) -> String {
+    text.trim().replace('\n', " ")
+}

@@ -1,0 +1,57 @@
+//! `[models.<name>]`: one model. Which fields it needs depends on its kind.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use outlast_engine::Secret;
+use serde::Deserialize;
+
+use super::duration;
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum ModelConfig {
+    Demo {
+        #[serde(default, deserialize_with = "duration::deserialize_some")]
+        pace: Option<Duration>,
+    },
+    /// Any OpenAI-compatible address.
+    Openai(Upstream),
+    Anthropic(Upstream),
+}
+
+/// A model behind an address.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Upstream {
+    /// Everything before the path of a call. Each kind has a default.
+    pub(crate) base_url: Option<String>,
+    /// The upstream's name for the model.
+    pub(crate) model: String,
+    /// The variable that holds the key.
+    pub(crate) api_key_env: Option<String>,
+    /// The file that holds the key.
+    pub(crate) api_key_file: Option<PathBuf>,
+    /// Sent with every call.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, Secret>,
+    /// The most tokens an answer may have. A client can ask for fewer.
+    pub(crate) max_tokens: Option<u64>,
+    /// No byte for this long ends an attempt. The default is `timeouts.upstream_idle`.
+    #[serde(default, deserialize_with = "duration::deserialize_some")]
+    pub(crate) idle_timeout: Option<Duration>,
+    #[serde(default)]
+    pub(crate) continuation: Continuation,
+}
+
+/// What happens to the text of an attempt that broke.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Continuation {
+    /// It is withdrawn and the answer starts over.
+    #[default]
+    Restart,
+    /// It stays and the model continues from the last word.
+    Prefill,
+}

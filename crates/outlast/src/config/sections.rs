@@ -1,0 +1,190 @@
+//! The sections of the settings, in the order of `docs/settings.md`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use outlast_core::Rules;
+use outlast_engine::Settings;
+use serde::Deserialize;
+
+use super::duration;
+use crate::http::Hosts;
+
+/// A setting for something that is not built yet. It is accepted, so that one file serves this version and
+/// the next, and named at the start.
+pub(super) type NotBuilt = Option<toml::Value>;
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Server {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data: PathBuf,
+    #[cfg_attr(test, serde(serialize_with = "no_entries"))]
+    pub(crate) allowed_hosts: Hosts,
+}
+
+/// The default, as `docs/settings.md` has it.
+#[cfg(test)]
+fn no_entries<S: serde::Serializer>(_: &Hosts, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq([""; 0])
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8787)),
+            data: PathBuf::from("outlast-data"),
+            allowed_hosts: Hosts::default(),
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Store {
+    pub(crate) url: String,
+}
+
+impl Default for Store {
+    fn default() -> Store {
+        Store { url: "sqlite:".to_owned() }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct DurabilitySection {
+    pub(super) mode: DurabilityMode,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(rename_all = "lowercase")]
+pub(super) enum DurabilityMode {
+    #[default]
+    Commit,
+    Debounce,
+    Boundary,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RecoverySection {
+    pub(super) mode: RecoveryMode,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RecoveryMode {
+    #[default]
+    Safe,
+    Auto,
+    Ask,
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Retry {
+    pub(super) max: u32,
+    #[serde(with = "duration")]
+    pub(super) backoff: Duration,
+}
+
+impl Default for Retry {
+    fn default() -> Retry {
+        let rules = Rules::default();
+        Retry { max: rules.retries, backoff: rules.backoff }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Timeouts {
+    #[serde(with = "duration")]
+    pub(super) unwatched: Duration,
+    #[serde(with = "duration")]
+    pub(super) upstream_idle: Duration,
+    #[serde(with = "duration")]
+    pub(super) worker_silence: Duration,
+    pub(super) approval_pause: NotBuilt,
+    pub(super) sandbox_kill: NotBuilt,
+    pub(super) sandbox_idle_pause: NotBuilt,
+    pub(super) checkpoint_age: NotBuilt,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            unwatched: Rules::default().unwatched,
+            upstream_idle: Settings::default().upstream_idle,
+            worker_silence: Rules::default().producer_silence,
+            approval_pause: None,
+            sandbox_kill: None,
+            sandbox_idle_pause: None,
+            checkpoint_age: None,
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct RetentionSection {
+    #[serde(with = "duration")]
+    pub(super) completed: Duration,
+    #[serde(with = "duration")]
+    pub(super) error: Duration,
+}
+
+impl Default for RetentionSection {
+    fn default() -> RetentionSection {
+        let kept = Settings::default().retention;
+        RetentionSection { completed: kept.completed, error: kept.error }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Limits {
+    pub(crate) live_generations_per_user: usize,
+    pub(crate) live_generations: usize,
+    pub(crate) followers_per_conversation: usize,
+    pub(crate) answer_bytes: usize,
+    pub(crate) body_bytes: usize,
+    pub(crate) connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            live_generations_per_user: Settings::default().live_generations_per_user,
+            live_generations: Settings::default().live_generations,
+            followers_per_conversation: Settings::default().followers_per_conversation,
+            answer_bytes: Rules::default().answer_bytes,
+            body_bytes: 1024 * 1024,
+            connections: 10_000, // a stalled one costs up to half a megabyte
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct History {
+    pub(super) messages: usize,
+}
+
+impl Default for History {
+    fn default() -> History {
+        History { messages: Settings::default().history_messages }
+    }
+}

@@ -1,0 +1,218 @@
+use std::collections::BTreeMap;
+
+use super::load::Sources;
+use super::*;
+
+fn environment(pairs: &[(&str, &str)]) -> Sources<'static> {
+    let environment = pairs.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    Sources { environment, ..Sources::default() }
+}
+
+fn load(pairs: &[(&str, &str)]) -> anyhow::Result<Config> {
+    Config::load(environment(pairs))
+}
+
+fn load_file(text: &str) -> anyhow::Result<Config> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    Config::load(Sources::of_file(file.path()))
+}
+
+fn load_flags(flags: &[&str]) -> anyhow::Result<Config> {
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    Config::load(Sources { flags: &flags, ..Sources::default() })
+}
+
+fn told<T: std::fmt::Debug>(result: anyhow::Result<T>) -> String {
+    let error = format!("{:#}", result.unwrap_err());
+    assert!(!error.contains('\n'), "more than one line: {error}");
+    error
+}
+
+#[test]
+fn b7_the_environment_reaches_every_level() {
+    let config = load(&[
+        ("OUTLAST_STORE__URL", "memory:"),
+        ("OUTLAST_MODELS__DEFAULT__KIND", "openai"),
+        ("OUTLAST_MODELS__DEFAULT__BASE_URL", "http://127.0.0.1:1/v1"),
+        ("OUTLAST_MODELS__DEFAULT__MODEL", "m"),
+        ("OUTLAST_TIMEOUTS__UNWATCHED", "90s"),
+        ("OUTLAST_LIMITS__LIVE_GENERATIONS_PER_USER", "3"),
+        ("OUTLAST_FAULT", "not a setting"),
+    ])
+    .unwrap();
+    assert_eq!(config.store.url, "memory:");
+    assert_eq!(config.engine().rules.unwatched, Duration::from_secs(90));
+    assert_eq!(config.limits.live_generations_per_user, 3);
+    assert!(matches!(&config.models["default"], ModelConfig::Openai(upstream) if upstream.model == "m"));
+}
+
+#[test]
+fn b7_every_setting_can_be_a_flag() {
+    let config = load_flags(&[
+        "limits.body_bytes=65536",
+        "store.url=memory:",
+        "timeouts.unwatched = \"90s\"",
+        "models.\"gpt-4.1\".kind=openai",
+        "models.\"gpt-4.1\".model=\"4\"",
+        "models.\"gpt-4.1\".headers={ X-Title = \"Tea\" }",
+        "server.allowed_hosts=[\"chat.example.com\", \"*.team.example\"]",
+        "history.messages=1",
+        "history.messages=2",
+    ])
+    .unwrap();
+    assert_eq!(config.limits.body_bytes, 65536);
+    assert_eq!(config.store.url, "memory:");
+    assert_eq!(config.engine().rules.unwatched, Duration::from_secs(90));
+    assert_eq!(config.engine().history_messages, 2, "the last one wins");
+    let ModelConfig::Openai(upstream) = &config.models["gpt-4.1"] else { panic!("{config:?}") };
+    assert!(upstream.model == "4" && upstream.headers.contains_key("X-Title"));
+}
+
+#[test]
+fn b7_flags_win_over_the_environment_and_that_over_the_file() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "[limits]\nbody_bytes = 1\nanswer_bytes = 1\nlive_generations = 1").unwrap();
+    let flags = ["limits.body_bytes=3".to_owned()];
+    let mut sources =
+        environment(&[("OUTLAST_LIMITS__BODY_BYTES", "2"), ("OUTLAST_LIMITS__ANSWER_BYTES", "2")]);
+    sources.file = Some(file.path());
+    let config = Config::load(Sources { flags: &flags, ..sources }).unwrap();
+    let Limits { body_bytes, answer_bytes, live_generations, .. } = config.limits;
+    assert_eq!((live_generations, answer_bytes, body_bytes), (1, 2, 3));
+}
+
+#[test]
+fn b7_an_unknown_key_or_a_bad_value_is_named_wherever_it_was_given() {
+    for (key, value) in [
+        ("store.uri", "memory:"),
+        ("stoer.url", "memory:"),
+        ("limits.body_bytes", "many"),
+        ("limits.body_bytes", "-1"),
+        ("timeouts.unwatched", "90"),
+        ("timeouts.unwatched", "soon"),
+        ("server.listen", "8787"),
+        ("server.allowed_hosts", "https://chat.example.com"),
+        ("server.allowed_hosts", "7"),
+        ("durability.mode", "hope"),
+        ("models.default.kind", "oracle"),
+    ] {
+        let error = told(load_flags(&[&format!("{key}={value}")]));
+        let named = match key {
+            "stoer.url" => "stoer",
+            "models.default.kind" => "models.default",
+            key => key,
+        };
+        assert!(error.contains(named), "--set {key}={value}: {error}");
+        let variable = format!("OUTLAST_{}", key.replace('.', "__").to_uppercase());
+        let error = told(load(&[(&variable, value)]));
+        assert!(error.contains(named), "{variable}={value}: {error}");
+        let error = told(load_file(&format!("{key} = {value:?}")));
+        assert!(error.contains(named), "{key} = {value:?}: {error}");
+    }
+    for flag in ["limits.body_bytes", "=1", "a b=1", "limits.=1", "limits.body_bytes.more=1", "limits=1"] {
+        told(load_flags(&[flag]));
+    }
+}
+
+#[test]
+fn b7_a_setting_that_was_renamed_is_refused_with_its_new_name() {
+    for (old, new) in [
+        ("limits.subscribers_per_generation=5", "limits.followers_per_conversation"),
+        ("timeouts.producer_silence=30s", "timeouts.worker_silence"),
+    ] {
+        let error = told(load_flags(&[old]));
+        assert!(error.contains(new), "{error}");
+    }
+}
+
+#[test]
+fn settings_for_tools_are_accepted_and_named_as_without_effect() {
+    let config = load_file(
+        "[sandbox]\nkind = \"local\"\n[tools.bash]\npolicy = \"ask\"\n[timeouts]\napproval_pause = \"5m\"",
+    );
+    assert_eq!(config.unwrap().without_effect(), ["sandbox", "tools", "timeouts.approval_pause"]);
+    assert!(Config::default().without_effect().is_empty());
+}
+
+#[test]
+fn i14_a_value_in_the_wrong_place_is_not_repeated() {
+    let error = told(load_file("[server]\napi_key = sk-canary\n"));
+    assert!(error.contains("line 2, column 11") && !error.contains("canary"), "{error}");
+    let error =
+        told(load_file("[models.default]\nkind = \"openai\"\nmodel = \"m\"\nheaders = \"sk-\\\"canary\""));
+    assert!(error.contains("models.default") && !error.contains("canary"), "{error}");
+    let error = told(load(&[("OUTLAST_MODELS__DEFAULT", "sk-canary")]));
+    assert!(error.contains("models.default") && !error.contains("canary"), "{error}");
+    for key in ["limits.body_bytes", "timeouts.unwatched", "server.listen"] {
+        let error = told(load_flags(&[&format!("{key}=sk-canary")]));
+        assert!(error.contains(key) && !error.contains("canary"), "{error}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn i14_a_variable_that_is_not_text_is_named_without_its_value() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    let canary = || OsString::from_vec(b"sk-canary\xff".to_vec());
+    let ours = vec![("OUTLAST_STORE__URL".into(), canary())];
+    let error = told(Config::load(Sources { environment: ours, ..Sources::default() }));
+    assert!(error.contains("OUTLAST_STORE__URL") && !error.contains("canary"), "{error}");
+    let foreign = vec![("SOMEBODYS_KEY".into(), canary()), (canary(), "1".into())];
+    Config::load(Sources { environment: foreign, ..Sources::default() }).unwrap();
+}
+
+/// The rows of the table in `docs/settings.md`: setting and default.
+fn documented() -> BTreeMap<String, String> {
+    let text = include_str!("../../../../docs/settings.md");
+    let mut rows = BTreeMap::new();
+    for line in text.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.split(" | ").collect();
+        let name = cells[0].trim_start_matches("| ").trim_matches('`').to_owned();
+        assert!(rows.insert(name, cells[1].trim_matches('`').to_owned()).is_none(), "twice: {line}");
+    }
+    rows
+}
+
+/// Every setting that has a default of its own, as `section.name`.
+fn defaults() -> BTreeMap<String, String> {
+    let tree = toml::Table::try_from(Config::default()).unwrap();
+    let mut rows = BTreeMap::new();
+    for (section, values) in tree {
+        for (name, value) in values.as_table().unwrap() {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            rows.insert(format!("{section}.{name}"), text);
+        }
+    }
+    rows
+}
+
+/// The names of a model's settings, from the message that lists them.
+fn model_fields(kind: &str) -> Vec<String> {
+    let error = told(load_flags(&[&format!("models.x={{ kind = \"{kind}\", model = \"m\", unknown = 1 }}")]));
+    let known = error.split_once("expected").unwrap().1;
+    known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn b7_the_documented_settings_are_those_of_the_code_with_the_same_defaults() {
+    let (models, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        documented().into_iter().partition(|(name, _)| name.starts_with("models."));
+    assert_eq!(others, defaults());
+    let documented: Vec<&str> =
+        models.keys().filter_map(|name| name.strip_prefix("models.<name>.")).collect();
+    for kind in ["openai", "anthropic"] {
+        for field in model_fields(kind) {
+            assert!(documented.contains(&field.as_str()), "{field} is not in docs/settings.md");
+        }
+    }
+    let known = [model_fields("openai"), vec!["kind".to_owned(), "pace".to_owned()]].concat();
+    for name in documented {
+        assert!(
+            known.iter().any(|field| field == name),
+            "docs/settings.md has {name}, which is not a setting"
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! Accepts connections, as many as the settings allow, and serves HTTP/1 on each.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::pace::Paced;
+
+/// A client must have sent its request's head in this time. An idle connection is closed after it.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+/// What a connection keeps of a request's head, or of what its client has not taken yet, besides one piece.
+const BUFFER_BYTES: usize = 64 * 1024;
+/// What the kernel keeps for a client that reads slowly. Linux doubles it for its own bookkeeping, which makes
+/// 256 KiB; left alone it would grow to 4 MiB for each stalled reader.
+const SEND_BUFFER_BYTES: u32 = 128 * 1024;
+/// Connections that may wait to be accepted, if the system allows as many. When all clients come back at once,
+/// one too many is told nothing and tries again a second later.
+const BACKLOG: u32 = 4096;
+/// A pause after an accept that failed: too many open files do not go away by trying faster.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections beyond the limit that are told so at the same time. The rest wait to be accepted.
+const REFUSALS_AT_ONCE: usize = 64;
+/// A client that is refused must have sent its request and taken the refusal in this time.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
+
+pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // A restart must not wait for the connections of the process before.
+    socket.set_reuseaddr(true)?;
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?; // accepted connections inherit it
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// What is done with connections.
+pub(super) struct Doors {
+    /// Serves those within the limit.
+    pub(super) router: Router,
+    /// Answers those beyond it.
+    pub(super) full: Router,
+    pub(super) limit: usize,
+    pub(super) connections: TaskTracker,
+    pub(super) stopping: CancellationToken,
+}
+
+impl Doors {
+    /// Runs until it is dropped.
+    pub(super) async fn accept(self, listener: &TcpListener) {
+        let slots = Arc::new(Semaphore::new(self.limit));
+        let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
+        loop {
+            let refusal = Arc::clone(&refusals).acquire_owned().await.expect("it is never closed");
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            // Every event is worth a packet of its own: somebody is reading along.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(%error, "cannot set TCP_NODELAY");
+            }
+            match Arc::clone(&slots).try_acquire_owned() {
+                Ok(slot) => {
+                    let serving = serve(stream, slot, self.router.clone(), self.stopping.clone());
+                    self.connections.spawn(serving);
+                }
+                Err(_) => {
+                    let serving = serve(stream, refusal, self.full.clone(), self.stopping.clone());
+                    self.connections.spawn(tokio::time::timeout(REFUSAL_TIMEOUT, serving));
+                }
+            }
+        }
+    }
+}
+
+/// The slot goes with the socket, not with this function: a WebSocket outlives it.
+async fn serve(stream: TcpStream, slot: OwnedSemaphorePermit, router: Router, stopping: CancellationToken) {
+    // HTTP/1 alone: a stream of HTTP/2 that its reader does not take would stall unseen by us, behind a
+    // connection that moves. A proxy in front can speak HTTP/2, and has the certificates for it.
+    let mut builder = http1::Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER_BYTES);
+    let io = TokioIo::new(Paced::new(stream, slot));
+    let connection = builder.serve_connection(io, TowerToHyperService::new(router)).with_upgrades();
+    tokio::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = stopping.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.as_mut().await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection broke");
+    }
+}

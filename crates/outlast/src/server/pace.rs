@@ -1,0 +1,229 @@
+//! Drops readers that cannot keep up. Their position is their own: they reconnect where they were, and all
+//! that is lost here is a socket and its buffers.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, Sleep};
+
+/// A reader that takes nothing for this long is dropped. It is also the shortest time over which a rate is
+/// judged: a socket hands over what it holds in jumps.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Slower than this counts as stalled, in bytes per second: a tenth of a poor mobile connection.
+const STALL_RATE: f64 = 4.0 * 1024.0;
+/// A reader that took this much is judged by the rate below. It is more than the largest single thing it can
+/// ask for (1 MiB), so that a slow reader still gets everything, one connection at a time.
+const BACKLOG_BYTES: u64 = 1280 * 1024;
+/// A reader that is behind and slower than this will not finish: it would hold its connection for hours.
+const BACKLOG_RATE: f64 = 16.0 * 1024.0;
+
+/// A connection that fails when its reader is too slow. Only the time counts in which the server waits for the
+/// reader, so whoever keeps up with a slow generation is never judged.
+pub(super) struct Paced<S> {
+    stream: S,
+    /// The place among the connections, given back with the socket.
+    _slot: OwnedSemaphorePermit,
+    /// Since when the server waits for the reader, and when that becomes too long.
+    waiting: Option<(Instant, Pin<Box<Sleep>>)>,
+    stall: Tally,
+    backlog: Tally,
+}
+
+/// What a reader took, and how long the server waited for it meanwhile.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    bytes: u64,
+    waited: Duration,
+}
+
+impl Tally {
+    fn is_slower_than(&self, rate: f64) -> bool {
+        (self.bytes as f64) < rate * self.waited.as_secs_f64()
+    }
+}
+
+impl<S> Paced<S> {
+    pub(super) fn new(stream: S, slot: OwnedSemaphorePermit) -> Paced<S> {
+        Paced { stream, _slot: slot, waiting: None, stall: Tally::default(), backlog: Tally::default() }
+    }
+
+    fn judge(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match written {
+            Poll::Ready(Ok(bytes)) => {
+                let waited = self.waiting.take().map_or(Duration::ZERO, |(since, _)| since.elapsed());
+                self.take(bytes as u64, waited)?;
+                Poll::Ready(Ok(bytes))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                let begin = || (Instant::now(), Box::pin(tokio::time::sleep(STALL_TIMEOUT)));
+                let (_, too_long) = self.waiting.get_or_insert_with(begin);
+                too_long.as_mut().poll(cx).map(|()| Err(too_slow("the reader took nothing for too long")))
+            }
+        }
+    }
+
+    /// Counts what the reader took after the server had waited for so long.
+    fn take(&mut self, bytes: u64, waited: Duration) -> io::Result<()> {
+        for tally in [&mut self.stall, &mut self.backlog] {
+            tally.bytes += bytes;
+            tally.waited += waited;
+        }
+        if self.stall.waited >= STALL_TIMEOUT {
+            if self.stall.is_slower_than(STALL_RATE) {
+                return Err(too_slow("the reader is as good as stalled"));
+            }
+            self.stall = Tally::default();
+        }
+        if self.backlog.bytes >= BACKLOG_BYTES {
+            if self.backlog.is_slower_than(BACKLOG_RATE) {
+                return Err(too_slow("the reader is too slow to catch up"));
+            }
+            self.backlog = Tally::default();
+        }
+        Ok(())
+    }
+}
+
+fn too_slow(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, why)
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.judge(cx, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.judge(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// What lies between the server and a reader.
+    const SOCKET_BYTES: usize = 64 * 1024;
+    const ENDLESS: u64 = 1 << 40;
+
+    fn paced(stream: DuplexStream) -> Paced<DuplexStream> {
+        Paced::new(stream, Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap())
+    }
+
+    /// Writes until everything is taken or the reader is dropped; how many bytes went out, and when it ended.
+    async fn write(stream: DuplexStream, bytes: u64) -> (u64, Duration) {
+        let (mut paced, begun, mut written) = (paced(stream), Instant::now(), 0);
+        while written < bytes {
+            let piece = usize::try_from(bytes - written).unwrap().min(8 * 1024);
+            match paced.write(&[b'x'; 8 * 1024][..piece]).await {
+                Ok(more) => written += more as u64,
+                Err(error) => {
+                    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+                    break;
+                }
+            }
+        }
+        (written, begun.elapsed())
+    }
+
+    /// Takes so many bytes a second, a piece every so often.
+    async fn read(mut stream: DuplexStream, rate: u64, every: Duration) {
+        let mut piece = vec![0; (rate as f64 * every.as_secs_f64()) as usize];
+        while stream.read_exact(&mut piece).await.is_ok() {
+            tokio::time::sleep(every).await;
+        }
+    }
+
+    async fn both(rate: u64, every: Duration, bytes: u64) -> (u64, Duration) {
+        let (ours, theirs) = duplex(SOCKET_BYTES);
+        tokio::select! {
+            outcome = write(ours, bytes) => outcome,
+            () = async { read(theirs, rate, every).await; std::future::pending().await } => unreachable!(),
+        }
+    }
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn i12_a_reader_that_takes_nothing_is_dropped_after_30_s() {
+        let (ours, theirs) = duplex(SOCKET_BYTES);
+        let (written, after) = write(ours, ENDLESS).await;
+        assert_eq!((written, after.as_secs()), (SOCKET_BYTES as u64, 30));
+        drop(theirs);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn i12_a_reader_below_4_kb_a_second_is_dropped_however_it_takes_its_bytes() {
+        for (rate, every) in [(1, SECOND), (3_000, SECOND), (3_000, SECOND / 50), (3_000, SECOND * 20)] {
+            let (_, after) = both(rate, every, ENDLESS).await;
+            assert!((30..=90).contains(&after.as_secs()), "{rate} B/s every {every:?}: {after:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn i12_a_reader_that_will_not_catch_up_is_dropped_but_gets_the_largest_thing_first() {
+        for rate in [6_000, 12_000] {
+            let (written, _) = both(rate, SECOND, ENDLESS).await;
+            assert!((1 << 20..=BACKLOG_BYTES).contains(&written), "{rate} B/s: {written}");
+            let (written, _) = both(rate, SECOND, 1 << 20).await;
+            assert_eq!(written, 1 << 20, "{rate} B/s gets all of it");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_is_fast_enough_gets_everything() {
+        let (written, _) = both(20_000, SECOND, 20 << 20).await;
+        assert_eq!(written, 20 << 20);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reader_that_keeps_up_with_a_slow_generation_is_never_dropped() {
+        let (ours, theirs) = duplex(SOCKET_BYTES);
+        let generation = async {
+            let mut paced = paced(ours);
+            for _ in 0..7_200 {
+                paced.write_all(&[b'x'; 500]).await.unwrap();
+                tokio::time::sleep(SECOND).await;
+            }
+        };
+        tokio::join!(generation, read(theirs, 500, SECOND));
+    }
+}
