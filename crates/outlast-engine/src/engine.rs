@@ -19,7 +19,7 @@ use crate::clock::{Clock, Ids};
 use crate::error::CommandError;
 use crate::feed::Feed;
 use crate::live::Live;
-use crate::registry::Models;
+use crate::models::Models;
 use crate::settings::Settings;
 
 /// An owner that failed is replaced after this long.

@@ -16,7 +16,6 @@ mod live;
 mod models;
 mod producers;
 mod reading;
-mod registry;
 mod settings;
 
 pub use clock::{Clock, Ids};
@@ -26,12 +25,11 @@ pub use error::CommandError;
 pub use feed::Batch;
 pub use follower::{FollowError, Follower};
 pub use models::{
-    AnthropicModel, Arrived, DemoModel, Model, ModelStream, OpenAiModel, Script, ScriptedModel, Secret, Step,
-    UpstreamSettings,
+    AnthropicModel, Arrived, DemoModel, Model, ModelStream, Models, OpenAiModel, Script, ScriptedModel,
+    Secret, Step, UpstreamSettings,
 };
 pub use producers::{ProducedBatch, Producing};
 pub use reading::{EventPage, Page, Paging};
-pub use registry::Models;
 pub use settings::Settings;
 
 /// The places where a test may kill the process, beside those of the store.

@@ -98,7 +98,7 @@ pub(crate) enum ModelConfig {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
     /// Everything before the path of a call; a public one of its kind if none is given.
-    pub(crate) base_url: Option<String>,
+    pub(crate) base_url: Option<Secret>,
     /// The upstream's name for the model.
     pub(crate) model: String,
     /// The variable that holds the key.

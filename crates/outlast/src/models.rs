@@ -57,7 +57,7 @@ fn settings(upstream: &Upstream, usual: &str) -> anyhow::Result<UpstreamSettings
         bail!("idle_timeout is 0: every call would be over at once");
     }
     Ok(UpstreamSettings {
-        base_url: upstream.base_url.clone().unwrap_or_else(|| usual.to_owned()),
+        base_url: upstream.base_url.clone().unwrap_or_else(|| Secret::new(usual)),
         model: upstream.model.clone(),
         api_key: api_key(upstream)?.map(Secret::new),
         headers: upstream.headers.clone(),

@@ -5,16 +5,12 @@ mod request;
 
 use std::borrow::Cow;
 
-use hyper::header::HeaderName;
 use outlast_core::{Context, Failure, TextKind};
+use reqwest::header::HeaderName;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::calls::Calls;
-use super::endpoint::Endpoint;
-use super::failures::{broke_off, invalid, transient};
-use super::settings::{Secret, UpstreamSettings};
-use super::wire::{Dialect, Out};
+use super::client::{Calls, Dialect, Endpoint, Out, Secret, UpstreamSettings, broke_off, invalid, transient};
 use super::{Model, ModelStream};
 
 /// The version of the API that is spoken here.
@@ -31,7 +27,7 @@ impl AnthropicModel {
     /// Checks the settings; no connection is opened yet.
     pub fn new(settings: UpstreamSettings) -> Result<AnthropicModel, String> {
         // Some write the address with the version and some without.
-        let path = if settings.base_url.trim_end_matches('/').ends_with("/v1") {
+        let path = if settings.base_url.expose().trim_end_matches('/').ends_with("/v1") {
             "/messages"
         } else {
             "/v1/messages"
@@ -60,15 +56,14 @@ pub(super) struct Messages {
 }
 
 impl Dialect for Messages {
-    fn event(&mut self, data: &[u8], out: &mut Out) {
-        let event = std::str::from_utf8(data).ok().and_then(|text| serde_json::from_str(text).ok());
-        match event {
-            Some(event) => self.told(event, out),
-            None => self.end(transient("upstream sent what is not an event of an answer"), out),
+    fn event(&mut self, data: &str, out: &mut Out) {
+        match serde_json::from_str(data) {
+            Ok(event) => self.told(event, out),
+            Err(_) => self.end(transient("upstream sent what is not an event of an answer"), out),
         }
     }
 
-    fn whole(&mut self, document: &[u8], out: &mut Out) {
+    fn document(&mut self, document: &[u8], out: &mut Out) {
         let document: Value = serde_json::from_slice(document).unwrap_or_default();
         out.fail(match document.get("error") {
             Some(error) => broke_off(error),

@@ -1,19 +1,17 @@
 //! The seam to models. Vendor words stop here.
 
+mod list;
+
+mod client;
+
 mod anthropic;
-mod calls;
-mod demo;
-mod endpoint;
-mod exchange;
-mod failures;
-mod framing;
 mod openai;
+
+mod demo;
+mod scripted;
+
 #[cfg(test)]
 mod recorded;
-mod scripted;
-mod settings;
-mod sse;
-mod wire;
 
 use std::time::Duration;
 
@@ -21,10 +19,11 @@ use futures_util::stream::BoxStream;
 use outlast_core::{Context, Failure, Piece};
 
 pub use anthropic::AnthropicModel;
+pub use client::{Secret, UpstreamSettings};
 pub use demo::DemoModel;
+pub use list::Models;
 pub use openai::OpenAiModel;
 pub use scripted::{Script, ScriptedModel, Step};
-pub use settings::{Secret, UpstreamSettings};
 
 /// Something that answers.
 ///

@@ -8,18 +8,14 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use hyper::header::AUTHORIZATION;
 use outlast_core::{Context, Failure, TextKind};
+use reqwest::header::AUTHORIZATION;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::calls::{self, Calls};
-use super::endpoint::Endpoint;
-use super::failures::{broke_off, transient};
-use super::settings::{Secret, UpstreamSettings};
-use super::wire::{Dialect, Out};
+use super::client::{self, Calls, Dialect, Endpoint, Out, Secret, UpstreamSettings, broke_off, transient};
 use super::{Model, ModelStream};
 
 /// This vendor has a name of its own for the limit of an answer, and refuses the one that others know.
@@ -44,7 +40,7 @@ impl OpenAiModel {
 
 impl Model for OpenAiModel {
     fn call(&self, context: Context) -> ModelStream {
-        let limit = if self.endpoint.is_host(OPENAI) { "max_completion_tokens" } else { "max_tokens" };
+        let limit = if self.endpoint.host() == OPENAI { "max_completion_tokens" } else { "max_tokens" };
         let body = request::body(&self.settings, &context, limit);
         self.endpoint.stream(body, Completions::default())
     }
@@ -60,20 +56,18 @@ pub(super) struct Completions {
 }
 
 impl Dialect for Completions {
-    fn event(&mut self, data: &[u8], out: &mut Out) {
-        if data == b"[DONE]" {
+    fn event(&mut self, data: &str, out: &mut Out) {
+        if data == "[DONE]" {
             return self.end(transient("upstream ended without a finish reason"), out);
         }
-        // Checked once as a whole: from bytes, the parser would check each string by itself.
-        let chunk = std::str::from_utf8(data).ok().and_then(|text| serde_json::from_str(text).ok());
-        match chunk {
-            Some(chunk) => self.chunk(chunk, out),
-            None => self.end(transient("upstream sent what is not a chunk of an answer"), out),
+        match serde_json::from_str(data) {
+            Ok(chunk) => self.chunk(chunk, out),
+            Err(_) => self.end(transient("upstream sent what is not a chunk of an answer"), out),
         }
     }
 
-    fn whole(&mut self, document: &[u8], out: &mut Out) {
-        self.event(document, out);
+    fn document(&mut self, document: &[u8], out: &mut Out) {
+        self.event(&String::from_utf8_lossy(document), out);
         self.end(transient("upstream ended without a finish reason"), out);
     }
 
@@ -130,7 +124,7 @@ impl Completions {
             let function = call.function.unwrap_or_default();
             let arguments = function.arguments.map(text_of).unwrap_or_default();
             let text = |text: &Option<Text<'_>>| text.as_ref().map(|text| text.0.to_string());
-            let delta = calls::Delta {
+            let delta = client::Delta {
                 index: call.index,
                 id: &text(&call.id).unwrap_or_default(),
                 name: &text(&function.name).unwrap_or_default(),

@@ -173,7 +173,7 @@ pub(crate) fn events(body: &str) -> Vec<u8> {
 
 /// An answer in HTTP's own chunks.
 pub(crate) fn chunked(body: &str, size: usize) -> Vec<u8> {
-    let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n";
     let mut bytes = head.to_vec();
     for chunk in body.as_bytes().chunks(size) {
         bytes.extend(format!("{:x}\r\n", chunk.len()).bytes());
@@ -187,5 +187,8 @@ pub(crate) fn chunked(body: &str, size: usize) -> Vec<u8> {
 /// An answer of a known length.
 pub(crate) fn document(status: u16, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    format!("HTTP/1.1 {status} Whatever\r\n{headers}content-length: {length}\r\n\r\n{body}").into_bytes()
+    format!(
+        "HTTP/1.1 {status} Whatever\r\n{headers}connection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
 }

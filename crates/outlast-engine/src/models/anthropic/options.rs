@@ -4,7 +4,7 @@
 use outlast_core::Failure;
 use serde_json::{Map, Value, json};
 
-use super::super::failures::invalid;
+use super::super::client::invalid;
 
 /// The wishes in Anthropic's words.
 pub(super) fn translate(options: &Map<String, Value>) -> Result<Map<String, Value>, Failure> {

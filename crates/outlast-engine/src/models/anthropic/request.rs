@@ -3,9 +3,8 @@
 use outlast_core::{Context, Failure, Part, Role, ToolSpec};
 use serde_json::{Map, Value, json};
 
-use super::super::failures::invalid;
+use super::super::client::{UpstreamSettings, invalid};
 use super::super::openai::answer;
-use super::super::settings::UpstreamSettings;
 use super::options;
 
 /// The API wants a limit; this one is given where nobody else gives any.
@@ -145,11 +144,12 @@ mod tests {
 
     use outlast_core::ContextMessage;
 
+    use super::super::super::client::Secret;
     use super::*;
 
     fn settings(max_tokens: Option<u64>) -> UpstreamSettings {
         UpstreamSettings {
-            base_url: "http://a".into(),
+            base_url: Secret::new("http://a"),
             model: "claude".into(),
             api_key: None,
             headers: BTreeMap::new(),

@@ -3,8 +3,7 @@
 use outlast_core::{Context, ContextMessage, Failure, Part, Role};
 use serde_json::{Map, Value, json};
 
-use super::super::failures::invalid;
-use super::super::settings::UpstreamSettings;
+use super::super::client::{UpstreamSettings, invalid};
 
 /// What belongs to the server: a client's wish under this name has no effect.
 const OURS: &[&str] = &["model", "messages", "stream", "stream_options", "tools"];
@@ -159,11 +158,12 @@ mod tests {
 
     use outlast_core::ToolSpec;
 
+    use super::super::super::client::Secret;
     use super::*;
 
     fn settings(max_tokens: Option<u64>) -> UpstreamSettings {
         UpstreamSettings {
-            base_url: "http://a".into(),
+            base_url: Secret::new("http://a"),
             model: "vendor/name".into(),
             api_key: None,
             headers: BTreeMap::new(),

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use outlast_core::{Context, Failure, FailureClass};
 
+use super::{Model, ModelStream};
 use crate::error::CommandError;
-use crate::models::{Model, ModelStream};
 
 /// Who can answer, and how long each may be silent.
 pub struct Models {

@@ -5,15 +5,15 @@ use outlast_core::Piece;
 use serde_json::{Map, Value};
 
 use super::failures::{too_long, transient};
-use super::wire::Out;
+use super::reading::Out;
 
 /// The calls that are being written may hold this much together. More is a broken or a hostile upstream.
-pub(super) const CALL_BYTES_MAX: usize = 1024 * 1024;
+pub(in super::super) const CALL_BYTES_MAX: usize = 1024 * 1024;
 /// One answer may ask for so many tools. An endless list must not grow the log for ever.
-pub(super) const CALLS_MAX: usize = 128;
+pub(in super::super) const CALLS_MAX: usize = 128;
 
 #[derive(Default)]
-pub(super) struct Calls {
+pub(in super::super) struct Calls {
     open: Vec<Open>,
     begun: usize,
     bytes: usize,
@@ -31,16 +31,16 @@ struct Open {
 }
 
 /// A piece of a call, as OpenAI-compatible upstreams send it. Nothing in it can be relied on.
-pub(super) struct Delta<'a> {
-    pub(super) index: Option<u64>,
-    pub(super) id: &'a str,
-    pub(super) name: &'a str,
-    pub(super) arguments: &'a str,
+pub(in super::super) struct Delta<'a> {
+    pub(in super::super) index: Option<u64>,
+    pub(in super::super) id: &'a str,
+    pub(in super::super) name: &'a str,
+    pub(in super::super) arguments: &'a str,
 }
 
 impl Calls {
     /// Takes in a piece: the beginning of a call, or more of one.
-    pub(super) fn add(&mut self, delta: &Delta<'_>, out: &mut Out) {
+    pub(in super::super) fn add(&mut self, delta: &Delta<'_>, out: &mut Out) {
         let place = match self.place(delta) {
             Some(place) => place,
             // White space after a call that was handed on; it changes nothing.
@@ -64,7 +64,7 @@ impl Calls {
     }
 
     /// A call begins.
-    pub(super) fn begin(&mut self, index: Option<u64>, id: &str, name: &str, out: &mut Out) {
+    pub(in super::super) fn begin(&mut self, index: Option<u64>, id: &str, name: &str, out: &mut Out) {
         self.begun += 1;
         if self.begun > CALLS_MAX {
             return out.fail(too_long(&format!("the answer asks for more than {CALLS_MAX} tools")));
@@ -77,21 +77,21 @@ impl Calls {
     }
 
     /// More arguments for the call with this index, if there is one.
-    pub(super) fn more(&mut self, index: Option<u64>, arguments: &str, out: &mut Out) {
+    pub(in super::super) fn more(&mut self, index: Option<u64>, arguments: &str, out: &mut Out) {
         if let Some(place) = self.open.iter().rposition(|call| call.index == index) {
             self.more_at(place, arguments, out);
         }
     }
 
     /// The call with this index is complete, if there is one.
-    pub(super) fn complete(&mut self, index: Option<u64>, out: &mut Out) {
+    pub(in super::super) fn complete(&mut self, index: Option<u64>, out: &mut Out) {
         if let Some(place) = self.open.iter().rposition(|call| call.index == index) {
             self.hand_on(place, out);
         }
     }
 
     /// The answer is at its end, and so are its calls.
-    pub(super) fn complete_all(&mut self, out: &mut Out) {
+    pub(in super::super) fn complete_all(&mut self, out: &mut Out) {
         while !self.open.is_empty() {
             self.hand_on(0, out);
         }

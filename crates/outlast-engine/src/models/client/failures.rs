@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use hyper::header::{HeaderMap, RETRY_AFTER};
 use outlast_core::{Failure, FailureClass};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use super::exchange::Broken;
+use super::body::Broken;
 use super::settings::Secret;
 
 /// How much of an upstream's error text is kept.
 const ERROR_CHARS_MAX: usize = 500;
 
 /// A failure that may pass.
-pub(super) fn transient(message: &str) -> Failure {
+pub(in super::super) fn transient(message: &str) -> Failure {
     Failure { class: FailureClass::Transient, message: message.to_owned(), retry_after: None }
 }
 
 /// A failure that another try would meet again.
-pub(super) fn invalid(message: &str) -> Failure {
+pub(in super::super) fn invalid(message: &str) -> Failure {
     Failure { class: FailureClass::Invalid, ..transient(message) }
 }
 
@@ -28,10 +28,7 @@ pub(super) fn too_long(message: &str) -> Failure {
 }
 
 pub(super) fn broken(broken: &Broken) -> Failure {
-    transient(match broken {
-        Broken::Connect => "cannot connect to the upstream",
-        Broken::Connection => "the connection to the upstream broke",
-    })
+    transient(&broken.to_string())
 }
 
 /// The upstream answered with something else than 200.
@@ -45,7 +42,7 @@ pub(super) fn answered(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure
 }
 
 /// The upstream said after a 200 that it cannot go on. `error` is what it says about it.
-pub(super) fn broke_off(error: &Value) -> Failure {
+pub(in super::super) fn broke_off(error: &Value) -> Failure {
     let said = message(error).unwrap_or("no reason given");
     let class = classify(status(error), &error.to_string());
     Failure { class, ..transient(&format!("upstream broke off: {said}")) }
@@ -164,8 +161,8 @@ fn seconds(count: f64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::{HeaderName, HeaderValue};
     use outlast_core::{RETRY_WAIT_MAX, Rules, retry_delay};
+    use reqwest::header::{HeaderName, HeaderValue};
     use serde_json::json;
 
     use super::*;

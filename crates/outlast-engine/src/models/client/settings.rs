@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[derive(Clone, Debug)]
 pub struct UpstreamSettings {
     /// Everything before the path of a call.
-    pub base_url: String,
+    pub base_url: Secret,
     /// The upstream's name for the model.
     pub model: String,
     /// The key, if one is needed.
@@ -31,7 +31,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    pub(super) fn expose(&self) -> &str {
+    pub(in super::super) fn expose(&self) -> &str {
         &self.0
     }
 }
@@ -44,7 +44,7 @@ impl fmt::Debug for Secret {
 
 impl UpstreamSettings {
     /// How many tokens to ask for: the client's wish, but no more than the operator allows.
-    pub(super) fn tokens(&self, wished: Option<u64>) -> Option<u64> {
+    pub(in super::super) fn tokens(&self, wished: Option<u64>) -> Option<u64> {
         match (wished, self.max_tokens) {
             (Some(wished), Some(limit)) => Some(wished.min(limit)),
             (wished, limit) => wished.or(limit),

@@ -1,0 +1,93 @@
+//! Connections to one upstream, kept between calls: an agent calls the same upstream many times, and each new
+//! connection would cost it a TCP and a TLS handshake.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::{Client, redirect, retry};
+
+/// How long a connection may take to open, TLS and proxies included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// One client puts all its HTTP/2 calls on one connection, and calls beyond the server's limit of streams would
+/// wait in silence until another one ends. No server should allow fewer than 100 (RFC 9113, 6.5.2).
+const CALLS_PER_CLIENT: usize = 100;
+/// How much of one HTTP/2 stream may wait to be read.
+const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+/// All streams of a connection fit into its window, so one that nobody reads cannot hold up the others.
+const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * CALLS_PER_CLIENT as u32;
+/// Idle connections that a client keeps, for 90 seconds each. A burst of calls leaves no more than these.
+const IDLE_CONNECTIONS_MAX: usize = 16;
+
+/// Clients for one upstream. A new one is added when all others are full.
+pub(super) struct Pool(Mutex<Vec<Slots>>);
+
+struct Slots {
+    client: Client,
+    /// One clone for each call under way.
+    taken: Arc<()>,
+}
+
+/// A place for one call. Dropping it makes room for another.
+pub(super) struct Slot {
+    pub(super) client: Client,
+    _taken: Arc<()>,
+}
+
+impl Pool {
+    /// Builds the first client, so that TLS or proxy settings that cannot work stop the start.
+    pub(super) fn new() -> Result<Pool, String> {
+        let client = client().map_err(|_| {
+            "cannot set up TLS or the proxy: are CA certificates installed, and are HTTP_PROXY and \
+             HTTPS_PROXY addresses?"
+        })?;
+        Ok(Pool(Mutex::new(vec![Slots { client, taken: Arc::default() }])))
+    }
+
+    pub(super) fn slot(&self) -> Result<Slot, reqwest::Error> {
+        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first one with room: calls meet on few connections, and the rest go idle and close.
+        let free = clients.iter().find(|slots| Arc::strong_count(&slots.taken) <= CALLS_PER_CLIENT);
+        let slots = match free {
+            Some(slots) => slots,
+            None => {
+                clients.push(Slots { client: client()?, taken: Arc::default() });
+                clients.last().expect("one was just added")
+            }
+        };
+        Ok(Slot { client: slots.client.clone(), _taken: slots.taken.clone() })
+    }
+}
+
+/// Proxies come from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, which the library reads here.
+fn client() -> Result<Client, reqwest::Error> {
+    Client::builder()
+        // Attempts are counted and recorded by the engine; a retry here would be a call that nobody sees.
+        .retry(retry::never())
+        // A redirect would take the key to another host.
+        .redirect(redirect::Policy::none())
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+        .http2_initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .http2_initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .tcp_nodelay(true)
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_is_full_is_joined_by_another_and_used_again_when_it_has_room() {
+        let pool = Pool::new().unwrap();
+        let clients = || pool.0.lock().unwrap().len();
+        let mut slots: Vec<Slot> = (0..CALLS_PER_CLIENT).map(|_| pool.slot().unwrap()).collect();
+        assert_eq!(clients(), 1);
+        slots.push(pool.slot().unwrap());
+        assert_eq!(clients(), 2);
+        slots.remove(0);
+        slots.push(pool.slot().unwrap());
+        assert_eq!(Arc::strong_count(&pool.0.lock().unwrap()[0].taken), CALLS_PER_CLIENT + 1);
+        assert_eq!(clients(), 2);
+    }
+}
