@@ -2,6 +2,7 @@
 //! cannot be sent stops the start and not the first call.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use futures_util::stream::StreamExt;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use super::super::{Arrived, ModelStream};
 use super::body::{Body, Broken};
 use super::failures::{answered, broken, invalid, without};
-use super::pool::Pool;
+use super::pool::{Pool, Proxies};
 use super::reading::{Dialect, Form, Reading};
 use super::settings::{Secret, UpstreamSettings};
 
@@ -53,7 +54,10 @@ impl Endpoint {
             headers.insert(name, value);
         }
         add_own(&mut headers, settings)?;
-        Ok(Endpoint { pool: Arc::new(Pool::new()?), url, headers, secrets: settings.secrets().into() })
+        // A proxy could not reach what listens on this machine, and it would be told the key.
+        let proxies = if is_local(&url) { Proxies::None } else { Proxies::Environment };
+        let pool = Arc::new(Pool::new(proxies)?);
+        Ok(Endpoint { pool, url, headers, secrets: settings.secrets().into() })
     }
 
     pub(in super::super) fn host(&self) -> &str {
@@ -113,6 +117,15 @@ fn url(base: &str, path: &str) -> Result<Url, String> {
     let whole = format!("{}{path}", url.path().trim_end_matches('/'));
     url.set_path(&whole);
     Ok(url)
+}
+
+/// Whether the address is this machine's own.
+fn is_local(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
+    }
 }
 
 fn add_own(headers: &mut HeaderMap, settings: &UpstreamSettings) -> Result<(), String> {
@@ -229,6 +242,19 @@ mod tests {
             let built = Endpoint::new("/x", &settings, Vec::new());
             let printed = format!("{settings:?} {built:?} {:?}", built.as_ref().map(Endpoint::host));
             assert!(!printed.contains("canary"), "{base}: {printed}");
+        }
+    }
+
+    #[test]
+    fn only_addresses_of_this_machine_are_local() {
+        let local = |base| is_local(&url(base, "/x").unwrap());
+        for base in ["http://localhost:1", "http://a.localhost", "http://127.9.9.9:1", "http://[::1]:1/v1"] {
+            assert!(local(base), "{base}");
+        }
+        for base in
+            ["http://10.0.0.1", "http://localhost.example.com", "http://[::2]", "https://api.openai.com"]
+        {
+            assert!(!local(base), "{base}");
         }
     }
 

@@ -19,7 +19,18 @@ const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * CALLS_PER_CLIENT as u
 const IDLE_CONNECTIONS_MAX: usize = 16;
 
 /// Clients for one upstream. A new one is added when all others are full.
-pub(super) struct Pool(Mutex<Vec<Slots>>);
+pub(super) struct Pool {
+    proxies: Proxies,
+    clients: Mutex<Vec<Slots>>,
+}
+
+/// Whether the proxies of the environment are used: those of `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and
+/// `NO_PROXY`, as they are when the server starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proxies {
+    Environment,
+    None,
+}
 
 struct Slots {
     client: Client,
@@ -35,22 +46,19 @@ pub(super) struct Slot {
 
 impl Pool {
     /// Builds the first client, so that TLS or proxy settings that cannot work stop the start.
-    pub(super) fn new() -> Result<Pool, String> {
-        let client = client().map_err(|_| {
-            "cannot set up TLS or the proxy: are CA certificates installed, and are HTTP_PROXY and \
-             HTTPS_PROXY addresses?"
-        })?;
-        Ok(Pool(Mutex::new(vec![Slots { client, taken: Arc::default() }])))
+    pub(super) fn new(proxies: Proxies) -> Result<Pool, String> {
+        let client = client(proxies).map_err(|_| "cannot set up TLS: are CA certificates installed?")?;
+        Ok(Pool { proxies, clients: Mutex::new(vec![Slots { client, taken: Arc::default() }]) })
     }
 
     pub(super) fn slot(&self) -> Result<Slot, reqwest::Error> {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         // The first one with room: calls meet on few connections, and the rest go idle and close.
         let free = clients.iter().find(|slots| Arc::strong_count(&slots.taken) <= CALLS_PER_CLIENT);
         let slots = match free {
             Some(slots) => slots,
             None => {
-                clients.push(Slots { client: client()?, taken: Arc::default() });
+                clients.push(Slots { client: client(self.proxies)?, taken: Arc::default() });
                 clients.last().expect("one was just added")
             }
         };
@@ -58,9 +66,12 @@ impl Pool {
     }
 }
 
-/// Proxies come from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, which the library reads here.
-fn client() -> Result<Client, reqwest::Error> {
-    Client::builder()
+fn client(proxies: Proxies) -> Result<Client, reqwest::Error> {
+    let builder = match proxies {
+        Proxies::Environment => Client::builder(), // reads the variables by itself
+        Proxies::None => Client::builder().no_proxy(),
+    };
+    builder
         // Attempts are counted and recorded by the engine; a retry here would be a call that nobody sees.
         .retry(retry::never())
         // A redirect would take the key to another host.
@@ -79,15 +90,15 @@ mod tests {
 
     #[test]
     fn a_client_that_is_full_is_joined_by_another_and_used_again_when_it_has_room() {
-        let pool = Pool::new().unwrap();
-        let clients = || pool.0.lock().unwrap().len();
+        let pool = Pool::new(Proxies::None).unwrap();
+        let clients = || pool.clients.lock().unwrap().len();
         let mut slots: Vec<Slot> = (0..CALLS_PER_CLIENT).map(|_| pool.slot().unwrap()).collect();
         assert_eq!(clients(), 1);
         slots.push(pool.slot().unwrap());
         assert_eq!(clients(), 2);
         slots.remove(0);
         slots.push(pool.slot().unwrap());
-        assert_eq!(Arc::strong_count(&pool.0.lock().unwrap()[0].taken), CALLS_PER_CLIENT + 1);
+        assert_eq!(Arc::strong_count(&pool.clients.lock().unwrap()[0].taken), CALLS_PER_CLIENT + 1);
         assert_eq!(clients(), 2);
     }
 }
