@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use outlast_core::{Piece, TextKind};
+use outlast_core::{DEPTH_MAX, Piece, TextKind};
+use serde_json::json;
 
 use super::Arrived;
 use super::anthropic::Messages;
@@ -183,6 +184,45 @@ fn a_call_without_an_id_is_named_by_its_place_and_one_without_arguments_has_none
         r#"{"delta":{},"finish_reason":"tool_calls"}"#,
     ]));
     assert_eq!(nameless, ["failed upstream_failed upstream asked for a tool without a name"]);
+}
+
+#[test]
+fn i20_arguments_that_are_nested_too_deep_are_kept_as_text() {
+    let nested = |levels: usize| format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+    for (levels, is_text) in [(DEPTH_MAX, false), (DEPTH_MAX + 1, true), (127, true), (10_000, true)] {
+        let arguments = nested(levels);
+        let chunk = json!({"delta": {"tool_calls": [
+            {"index": 0, "id": "a", "function": {"name": "t", "arguments": arguments}}]}});
+        let text = choices(&[&chunk.to_string(), r#"{"delta":{},"finish_reason":"tool_calls"}"#]);
+        let chunks = chunks(text.as_bytes(), 65_536);
+        let lines = read(Completions::default(), Form::Events, chunks);
+        let shown = if is_text { json!(arguments).to_string() } else { arguments };
+        assert_eq!(
+            lines,
+            [format!("calls a t {shown}"), "finished tool_calls".to_owned()],
+            "{levels} levels"
+        );
+    }
+}
+
+#[test]
+fn an_id_that_cannot_stand_in_a_path_is_replaced() {
+    for id in [".", "..", "a\u{7f}", &"x".repeat(257)] {
+        let chunk = json!({"delta": {"tool_calls": [{"index": 0, "id": id, "function": {"name": "t"}}]},
+            "finish_reason": "tool_calls"});
+        assert_eq!(openai(&choices(&[&chunk.to_string()]))[0], "calls call_1 t {}", "{id:?}");
+    }
+}
+
+#[test]
+fn thinking_and_text_that_alternate_are_handed_on_in_small_batches() {
+    let pair = r#"{"delta":{"reasoning":"r","content":"c"}}"#;
+    let text = choices(&vec![pair; 10_000]);
+    let chunks = stream::iter([Ok(Bytes::from(text))]).boxed();
+    let mut reading = Reading::new(chunks, Form::Events, Completions::default());
+    let arrived = futures_util::FutureExt::now_or_never(reading.next()).unwrap().unwrap().unwrap();
+    assert!(matches!(arrived, Arrived::Piece(Piece::Text { chunks: 1, .. })), "{arrived:?}");
+    assert!(reading.ready() < 300, "{} pieces are ready at once", reading.ready());
 }
 
 #[test]

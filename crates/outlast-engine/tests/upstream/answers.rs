@@ -7,7 +7,7 @@ use outlast_engine::Settings;
 
 use crate::bench::{Bench, KINDS, Kind};
 use crate::server::{Act, chunked, events};
-use crate::streams::{ends, event, reason, says, words};
+use crate::streams::{calls, ends, event, reason, says, words};
 
 fn error(kind: Kind, of: &str) -> String {
     event(kind, &format!(r#"{{"type":"error","error":{of}}}"#))
@@ -157,6 +157,19 @@ async fn an_endless_stream_that_adds_nothing_is_refused() {
             let sent = bench.upstream.sent();
             assert!(sent.iter().all(|sent| *sent < most), "{sent:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn i20_arguments_nested_too_deep_are_kept_as_text_and_can_be_read() {
+    for kind in KINDS {
+        let bench = Bench::new(kind).await;
+        let nested = format!("{}1{}", r#"{\"a\":"#.repeat(120), "}".repeat(120));
+        let call = calls(kind).replacen(r#"{\"at\":"#, &format!(r#"{{\"at\":{nested},\"b\":"#), 1);
+        let script = vec![Act::Send(events(&format!("{call}{}", ends(kind))))];
+        let outcome = bench.run(vec![script]).await;
+        assert_eq!(outcome.told(), ("stop", "", 1), "{}", outcome.error);
+        assert!(outcome.tools[0].starts_with(r#"t1 look "{\"at\":{\"a\":"#), "{:?}", outcome.tools);
     }
 }
 

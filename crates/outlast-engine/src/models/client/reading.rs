@@ -171,6 +171,12 @@ impl<D: Dialect> Reading<D> {
         }
     }
 
+    /// How many pieces are waiting to be handed on.
+    #[cfg(test)]
+    pub(in super::super) fn ready(&self) -> usize {
+        self.out.ready.len()
+    }
+
     /// Reads one event or one part of a document. Pending when nothing has arrived.
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.source {
