@@ -25,8 +25,8 @@ pub use error::CommandError;
 pub use feed::Batch;
 pub use follower::{FollowError, Follower};
 pub use models::{
-    AnthropicModel, Arrived, DemoModel, Model, ModelStream, Models, OpenAiModel, Script, ScriptedModel,
-    Secret, Step, UpstreamSettings,
+    AnthropicModel, Arrived, DemoModel, Model, ModelStream, Models, OpenAiModel, RefusedOption, Script,
+    ScriptedModel, Secret, Step, UpstreamSettings, accept_options,
 };
 pub use producers::{ProducedBatch, Producing};
 pub use reading::{EventPage, Page, Paging};

@@ -3,6 +3,7 @@
 mod list;
 
 mod client;
+mod options;
 
 mod anthropic;
 mod openai;
@@ -23,6 +24,7 @@ pub use client::{Secret, UpstreamSettings};
 pub use demo::DemoModel;
 pub use list::Models;
 pub use openai::OpenAiModel;
+pub use options::{RefusedOption, accept_options};
 pub use scripted::{Script, ScriptedModel, Step};
 
 /// Something that answers.

@@ -16,10 +16,12 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::client::{self, Calls, Dialect, Endpoint, Out, Secret, UpstreamSettings, broke_off, transient};
+use super::options::LIMITS;
 use super::{Model, ModelStream};
 
-/// This vendor has a name of its own for the limit of an answer, and refuses the one that others know.
+/// These hosts call the limit of an answer `max_completion_tokens`, and newer models there refuse `max_tokens`.
 const OPENAI: &str = "api.openai.com";
+const AZURE: &str = ".openai.azure.com";
 
 /// A model behind an OpenAI-compatible address.
 #[derive(Debug)]
@@ -40,7 +42,9 @@ impl OpenAiModel {
 
 impl Model for OpenAiModel {
     fn call(&self, context: Context) -> ModelStream {
-        let limit = if self.endpoint.host() == OPENAI { "max_completion_tokens" } else { "max_tokens" };
+        let host = self.endpoint.host();
+        let [old, new] = LIMITS;
+        let limit = if host == OPENAI || host.ends_with(AZURE) { new } else { old };
         let body = request::body(&self.settings, &context, limit);
         self.endpoint.stream(body, Completions::default())
     }

@@ -4,33 +4,13 @@ use outlast_core::{Context, ContextMessage, Failure, Part, Role};
 use serde_json::{Map, Value, json};
 
 use super::super::client::{UpstreamSettings, invalid};
+use super::super::options::{LIMITS, accept_options};
 
-/// What belongs to the server: a client's wish under this name has no effect.
-const OURS: &[&str] = &["model", "messages", "stream", "stream_options", "tools"];
-/// The names for how many tokens an answer may have, old and new.
-const LIMITS: &[&str] = &["max_tokens", "max_completion_tokens"];
-
-/// `limit` is the name for the length of an answer where the client gives none.
+/// `limit` is the upstream's name for the length of an answer.
 pub(super) fn body(settings: &UpstreamSettings, context: &Context, limit: &str) -> Result<Value, Failure> {
-    let mut body = Map::new();
-    for (name, wish) in &context.options {
-        if name == "n" && wish.as_u64().is_some_and(|count| count != 1) {
-            return Err(invalid("the option n cannot be honoured: a generation has one answer"));
-        }
-        if !OURS.contains(&name.as_str()) {
-            body.insert(name.clone(), wish.clone());
-        }
-    }
-    let mut limits: Vec<&str> = LIMITS.to_vec();
-    limits.retain(|name| body.get(*name).is_some_and(Value::is_u64));
-    if limits.is_empty() {
-        limits.push(limit);
-    }
-    for name in limits {
-        if let Some(tokens) = settings.tokens(body.get(name).and_then(Value::as_u64)) {
-            body.insert(name.to_owned(), tokens.into());
-        }
-    }
+    let mut body = accept_options(context.options.clone())
+        .map_err(|refused| invalid(&format!("the option {refused}")))?;
+    limit_tokens(&mut body, settings.max_tokens, limit);
     body.insert("model".to_owned(), settings.model.as_str().into());
     body.insert("messages".to_owned(), messages(context).into());
     body.insert("stream".to_owned(), true.into());
@@ -39,6 +19,16 @@ pub(super) fn body(settings: &UpstreamSettings, context: &Context, limit: &str) 
         body.insert("tools".to_owned(), tools(context));
     }
     Ok(Value::Object(body))
+}
+
+/// Leaves one limit: the smallest of the client's two and the operator's. It has the upstream's name, because an
+/// upstream may ignore the other one; only where the operator sets no limit may a client choose the name.
+fn limit_tokens(body: &mut Map<String, Value>, cap: Option<u64>, name: &str) {
+    let [old, new] = LIMITS.map(|name| body.remove(name).as_ref().and_then(Value::as_u64));
+    let chosen = if cap.is_none() && old.is_none() && new.is_some() { LIMITS[1] } else { name };
+    if let Some(tokens) = [old, new, cap].into_iter().flatten().min() {
+        body.insert(chosen.to_owned(), tokens.into());
+    }
 }
 
 fn tools(context: &Context) -> Value {
@@ -284,34 +274,42 @@ mod tests {
     }
 
     #[test]
-    fn b2_wishes_go_along_but_cannot_take_the_place_of_ours() {
-        let options = json!({
-            "temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"}, "n": 1,
-            "model": "other", "messages": [], "stream": false, "stream_options": null, "tools": [1],
-        });
-        let body = wishing(None, options).unwrap();
+    fn b2_options_go_along_but_cannot_take_the_place_of_ours() {
+        let options =
+            json!({"temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"}, "n": 1});
         assert_eq!(
-            body,
+            wishing(None, options).unwrap(),
             json!({
                 "model": "vendor/name", "messages": [], "stream": true, "stream_options": {"include_usage": true},
-                "temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"}, "n": 1,
+                "temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"},
             })
         );
-        assert!(wishing(None, json!({"n": 2})).unwrap_err().message.contains("the option n"));
+        for (name, value) in [("n", json!(2)), ("model", json!("other")), ("stream", json!(false))] {
+            let message = wishing(None, json!({name: value})).unwrap_err().message;
+            assert_eq!(message, format!("the option {name} is not an option that is passed on to models"));
+        }
     }
 
     #[test]
-    fn b2_the_length_of_an_answer_is_the_clients_wish_within_the_operators_limit() {
-        let limit = |max_tokens, options| {
-            let body = wishing(max_tokens, options).unwrap();
-            LIMITS.iter().map(|name| body[*name].as_u64()).collect::<Vec<_>>()
+    fn b2_the_smallest_limit_counts_whatever_names_a_client_gives() {
+        let limits = |cap, options| {
+            let body = wishing(cap, options).unwrap();
+            LIMITS.map(|name| body[name].as_u64())
         };
-        assert_eq!(limit(None, json!({})), [None, None]);
-        assert_eq!(limit(Some(9), json!({})), [Some(9), None]);
-        assert_eq!(limit(Some(9), json!({"max_tokens": 5})), [Some(5), None]);
-        assert_eq!(limit(Some(9), json!({"max_tokens": 50})), [Some(9), None]);
-        assert_eq!(limit(Some(9), json!({"max_completion_tokens": 50})), [None, Some(9)]);
-        assert_eq!(limit(None, json!({"max_completion_tokens": 50})), [None, Some(50)]);
+        assert_eq!(limits(None, json!({})), [None, None]);
+        assert_eq!(limits(Some(9), json!({})), [Some(9), None]);
+        assert_eq!(limits(Some(9), json!({"max_tokens": 5})), [Some(5), None]);
+        assert_eq!(limits(Some(9), json!({"max_tokens": 50})), [Some(9), None]);
+        assert_eq!(limits(Some(9), json!({"max_completion_tokens": 50})), [Some(9), None]);
+        assert_eq!(limits(Some(9), json!({"max_completion_tokens": 5, "max_tokens": 50})), [Some(5), None]);
+        assert_eq!(limits(Some(9), json!({"max_completion_tokens": 50, "max_tokens": 5})), [Some(5), None]);
+        assert_eq!(
+            limits(Some(9), json!({"max_completion_tokens": 50, "max_tokens": null})),
+            [Some(9), None]
+        );
+        assert_eq!(limits(None, json!({"max_completion_tokens": 50})), [None, Some(50)]);
+        assert_eq!(limits(None, json!({"max_completion_tokens": 50, "max_tokens": 60})), [Some(50), None]);
+        assert!(wishing(Some(9), json!({"max_tokens": 1e9})).unwrap_err().message.contains("max_tokens"));
     }
 
     #[test]
