@@ -50,11 +50,11 @@ impl Model for OpenAiModel {
     }
 }
 
-/// The dialect: chunks, then `[DONE]` or the end of the bytes. Usage may come after the finish reason.
+/// The dialect: chunks, then `[DONE]` or the end of the body. Usage may come after the finish reason.
 #[derive(Default)]
 pub(super) struct Completions {
     finish_reason: Option<String>,
-    /// Some upstreams count up in every chunk: the last one is the sum.
+    /// Some upstreams send it with every chunk, counting up. The last one is the total.
     usage: Option<Value>,
     calls: Calls,
 }
@@ -66,7 +66,7 @@ impl Dialect for Completions {
         }
         match serde_json::from_str(data) {
             Ok(chunk) => self.chunk(chunk, out),
-            Err(_) => self.end(transient("upstream sent what is not a chunk of an answer"), out),
+            Err(_) => self.end(transient("upstream sent an event that is not a chunk of an answer"), out),
         }
     }
 
@@ -79,7 +79,7 @@ impl Dialect for Completions {
         self.finish_reason.is_some()
     }
 
-    /// With a finish reason the answer is complete, however the bytes end; without one it was cut short.
+    /// With a finish reason the answer is complete, however the body ends; without one it was cut short.
     fn end(&mut self, cut: Failure, out: &mut Out) {
         let reason = self.finish_reason.take();
         if reason.is_some() {
@@ -101,7 +101,7 @@ impl Completions {
         if let Some(error) = chunk.error {
             return self.end(broke_off(&error), out);
         }
-        // Somebody who asked for several answers at once gets the first: they would run into each other.
+        // Only the first of several answers is read: their texts would be mixed up.
         let choices = chunk.choices.unwrap_or_default();
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or_default() == 0) {
             self.said(choice.delta.or(choice.message).unwrap_or_default(), out);
@@ -119,7 +119,7 @@ impl Completions {
         if let Some(text) = delta.reasoning.or(delta.reasoning_content) {
             out.text(TextKind::Thinking, &text.0);
         }
-        // A refusal is what the model says to the user, and why it stopped is in the finish reason.
+        // A refusal is text for the user. The finish reason says why the model stopped.
         let content = delta.content.map(|content| content.0);
         for text in content.into_iter().chain(delta.refusal.map(|refusal| refusal.0)) {
             out.text(TextKind::Answer, &text);
@@ -163,7 +163,7 @@ struct Choice<'a> {
     index: Option<u64>,
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
-    /// In place of the delta where the answer comes as a whole.
+    /// Instead of the delta in an answer that is one document.
     #[serde(borrow, default)]
     message: Option<Delta<'a>>,
     #[serde(borrow, default)]
@@ -208,8 +208,7 @@ struct Function<'a> {
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// What is said: a string, or as a few upstreams have it a list of parts, of which those without text are
-/// passed over.
+/// A string or, from a few upstreams, a list of parts. Parts without text are ignored.
 struct Content<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {

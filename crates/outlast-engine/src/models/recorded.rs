@@ -1,5 +1,5 @@
-//! Streams as the vendors document them, and what they say to us. Each is read as a whole, byte by byte, and
-//! cut at every place: the answer is the same.
+//! Streams as the vendors document them, and what we make of them. Each is read as a whole, byte by byte, and split
+//! at every position: the answer is the same.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -289,7 +289,7 @@ fn an_answer_that_is_one_document_is_taken() {
     let lines = read(Completions::default(), Form::Document, cut);
     assert_eq!(lines, ["failed upstream_failed the connection to the upstream broke"]);
     let lines = read(Messages::default(), Form::Document, chunks(b"{}", 9));
-    let message = "upstream answered with one document, not with a stream";
+    let message = "upstream responded with one document, not with a stream";
     assert_eq!(lines, [format!("failed upstream_invalid_request {message}")]);
 }
 

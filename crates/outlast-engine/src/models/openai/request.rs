@@ -1,4 +1,4 @@
-//! A context in the words of chat completions.
+//! A context as a chat completions request.
 
 use outlast_core::{Context, ContextMessage, Failure, Part, Role};
 use serde_json::{Map, Value, json};
@@ -57,8 +57,8 @@ fn messages(context: &Context) -> Vec<Value> {
     list
 }
 
-/// One message of ours may be several of theirs: what a tool answered stands in a message of its own, and
-/// what the model asks for is the assistant's, wherever we keep it.
+/// One message of ours may become several: a tool result is a message of its own, and tool calls belong to the
+/// assistant.
 fn add(list: &mut Vec<Value>, message: &ContextMessage) {
     let begin = list.len();
     let speaker = match message.role {
@@ -75,7 +75,7 @@ fn add(list: &mut Vec<Value>, message: &ContextMessage) {
                 let image = json!({"type": "image_url", "image_url": {"url": url}});
                 content(list, begin, speaker, image);
             }
-            // Thinking is not given back: no upstream here wants it.
+            // Thinking is left out: no upstream here accepts it.
             Part::Thinking { .. } => {}
             Part::ToolUse { id, name, input } => {
                 let function = json!({"name": name, "arguments": arguments(input)});
@@ -101,7 +101,7 @@ fn content(list: &mut Vec<Value>, begin: usize, speaker: &str, part: Value) {
     }
 }
 
-/// Calls stand together in one message of the assistant, with what it said before them.
+/// Tool calls go into one message of the assistant, after its text.
 fn asked(list: &mut Vec<Value>, call: Value) {
     match list.last_mut().filter(|last| last["role"] == "assistant") {
         Some(last) => match last["tool_calls"].as_array_mut() {
@@ -112,7 +112,7 @@ fn asked(list: &mut Vec<Value>, call: Value) {
     }
 }
 
-/// Content that is only text is given as text: every upstream understands that.
+/// Content that is only text is sent as a string, which every upstream understands.
 fn flatten(message: &mut Value) {
     let Some(parts) = message["content"].as_array() else { return };
     if parts.is_empty() {
@@ -123,7 +123,7 @@ fn flatten(message: &mut Value) {
     }
 }
 
-/// Arguments are text that holds JSON. Where the model wrote none, its very text was kept.
+/// Arguments are JSON in a string. If the model wrote something else, its literal text was kept.
 fn arguments(input: &Value) -> String {
     match input {
         Value::String(raw) => raw.clone(),
@@ -131,7 +131,7 @@ fn arguments(input: &Value) -> String {
     }
 }
 
-/// What a tool answered, as text.
+/// A tool result as text.
 pub(in super::super) fn answer(content: &Value) -> String {
     let words = |part: &Value| part["text"].as_str().filter(|_| part["type"] == "text").map(str::to_owned);
     let of_parts = |parts: &Vec<Value>| parts.iter().map(words).collect::<Option<String>>();
