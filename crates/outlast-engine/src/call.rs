@@ -1,8 +1,8 @@
-//! A call to a model that is under way, read in gulps.
+//! A call to a model, read in gulps.
 //!
-//! While an append is in flight nothing is read: what arrives waits in the connection's own buffers and
-//! is taken in one gulp afterwards. So at low load every token is an event of its own, and at high load
-//! events grow instead of queues, and fewer reads, writes and wake-ups are needed for each token.
+//! While an append is in flight nothing is taken: what arrives waits in the connection's own buffers and is taken
+//! in one gulp afterwards. So at low load every token is an event of its own. At high load events grow instead of
+//! queues, and each token needs fewer reads, writes and wake-ups.
 
 use std::time::Duration;
 
@@ -12,28 +12,29 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::models::{Arrived, END_GRACE, ModelStream};
 
-/// A gulp is handed on when it has this much text, even if more is waiting.
+/// A gulp is handed on when it has this many bytes, even if more is waiting.
 const GULP_BYTES_MAX: usize = 16 * 1024;
+/// What a piece costs beside its text: it becomes an event. It bounds the pieces of a gulp, however small they are.
+const PIECE_OVERHEAD_BYTES: usize = 64;
 
 pub(crate) struct Call {
     pub(crate) generation: GenerationId,
     pub(crate) attempt: u32,
     stream: ModelStream,
     idle: Duration,
-    /// When silence becomes a failure. Moves only when something arrives, however often the owner is woken.
+    /// When silence becomes a failure. It moves only when something arrives, however often the owner is woken.
     deadline: Instant,
     pieces: Vec<Piece>,
     bytes: usize,
     end: Option<End>,
 }
 
-/// How the stream ended; `CallEnd` without its chance part.
+/// How the stream ended. `CallEnd` without its random part.
 enum End {
     Finished(String),
     Failed(Failure),
 }
 
-/// What was read.
 pub(crate) struct Gulp {
     pub(crate) pieces: Vec<Piece>,
     pub(crate) end: Option<CallEnd>,
@@ -84,7 +85,7 @@ impl Call {
         match arrived {
             Some(Ok(Arrived::Piece(piece))) => self.add(piece),
             Some(Ok(Arrived::Sign)) => {}
-            // The stream ends by itself before that: what is complete must not become a failure here.
+            // The stream ends by itself before that. A complete answer must not time out here.
             Some(Ok(Arrived::Ending)) => {
                 self.idle = self.idle.max(2 * END_GRACE);
                 self.deadline = Instant::now() + self.idle;
@@ -96,22 +97,32 @@ impl Call {
     }
 
     fn add(&mut self, piece: Piece) {
-        if let Piece::Text { kind, text, chunks } = &piece {
+        if let (
+            Piece::Text { kind, text, chunks },
+            Some(Piece::Text { kind: last, text: gathered, chunks: count }),
+        ) = (&piece, self.pieces.last_mut())
+            && last == kind
+        {
             self.bytes += text.len();
-            if let Some(Piece::Text { kind: last, text: gathered, chunks: count }) = self.pieces.last_mut()
-                && last == kind
-            {
-                gathered.push_str(text);
-                *count += chunks;
-                return;
-            }
+            gathered.push_str(text);
+            *count += chunks;
+            return;
         }
+        self.bytes += PIECE_OVERHEAD_BYTES + size(&piece);
         self.pieces.push(piece);
     }
 
     fn timed_out(&self) -> Failure {
         let message = format!("timed out: nothing came from the upstream for {:?}", self.idle);
         Failure { class: FailureClass::Timeout, message, retry_after: None }
+    }
+}
+
+fn size(piece: &Piece) -> usize {
+    match piece {
+        Piece::Text { text, .. } => text.len(),
+        Piece::ToolCall { input, .. } => input.to_string().len(),
+        _ => 0, // the rest of what models send has a fixed size
     }
 }
 

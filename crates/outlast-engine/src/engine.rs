@@ -12,7 +12,7 @@ use crate::actor::{Ask, Mail, Receipt};
 use crate::clock::{Clock, Ids};
 use crate::error::CommandError;
 use crate::live::Live;
-use crate::registry::Models;
+use crate::models::Models;
 use crate::settings::Settings;
 use crate::slots::Slots;
 

@@ -17,7 +17,6 @@ mod models;
 mod owners;
 mod producers;
 mod reading;
-mod registry;
 mod settings;
 mod slots;
 mod stream;
@@ -29,12 +28,11 @@ pub use error::CommandError;
 pub use feed::Batch;
 pub use follower::{FollowError, Follower};
 pub use models::{
-    AnthropicModel, Arrived, DemoModel, Model, ModelStream, OpenAiModel, Script, ScriptedModel, Secret, Step,
-    UpstreamSettings,
+    AnthropicModel, Arrived, DemoModel, Model, ModelStream, Models, OpenAiModel, RefusedOption, Script,
+    ScriptedModel, Secret, Step, UpstreamSettings, accept_options,
 };
 pub use producers::{ProducedBatch, Producing};
 pub use reading::{EventPage, Page, Paging};
-pub use registry::Models;
 pub use settings::Settings;
 pub use stream::{EventStream, Frame, Snapshot, StreamEnd};
 

@@ -1,4 +1,4 @@
-//! The models of the settings. What cannot be used stops the start, in one line that names the setting.
+//! Sets up the models from the settings. A setting that cannot be used stops the start, with one line that names it.
 
 use std::collections::BTreeMap;
 use std::env::VarError;
@@ -10,12 +10,12 @@ use outlast_engine::{AnthropicModel, DemoModel, Model, Models, OpenAiModel, Secr
 
 use crate::config::{ModelConfig, Upstream};
 
-/// Where OpenAI-compatible models are called if nothing else is said.
+/// The default address of OpenAI-compatible models.
 const OPENROUTER: &str = "https://openrouter.ai/api/v1";
-/// Where Anthropic's models are called if nothing else is said.
+/// The default address of Anthropic's models.
 const ANTHROPIC: &str = "https://api.anthropic.com";
 
-/// The models by name; the demo model answers where none is called `default`.
+/// The models by name. The demo model answers if none is called `default`.
 pub(crate) fn open(configured: &BTreeMap<String, ModelConfig>) -> anyhow::Result<Models> {
     let mut by_name: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
     let mut idle: BTreeMap<String, Duration> = BTreeMap::new();
@@ -51,13 +51,13 @@ fn settings(upstream: &Upstream, usual: &str) -> anyhow::Result<UpstreamSettings
         bail!("model is empty");
     }
     if upstream.max_tokens == Some(0) {
-        bail!("max_tokens is 0: no answer has so few");
+        bail!("max_tokens must be at least 1");
     }
     if upstream.idle_timeout == Some(Duration::ZERO) {
-        bail!("idle_timeout is 0: every call would be over at once");
+        bail!("idle_timeout must be longer than 0: every call would time out at once");
     }
     Ok(UpstreamSettings {
-        base_url: upstream.base_url.clone().unwrap_or_else(|| usual.to_owned()),
+        base_url: upstream.base_url.clone().unwrap_or_else(|| Secret::new(usual)),
         model: upstream.model.clone(),
         api_key: api_key(upstream)?.map(Secret::new),
         headers: upstream.headers.clone(),
@@ -65,7 +65,7 @@ fn settings(upstream: &Upstream, usual: &str) -> anyhow::Result<UpstreamSettings
     })
 }
 
-/// The key itself is in no message: it is wrong, but it may be somebody's.
+/// Reads the key. No message repeats it: it may be mistyped and still be somebody's.
 fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
     let (key, origin) = match (&upstream.api_key_env, &upstream.api_key_file) {
         (None, None) => return Ok(None),
@@ -74,8 +74,7 @@ fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
             let key = match std::env::var(name) {
                 Ok(key) => key,
                 Err(VarError::NotPresent) => bail!(
-                    "api_key_env names {named}, which is not in the environment; it takes the name of a \
-                     variable, not the key"
+                    "api_key_env names {named}, which is not set; it takes the name of a variable, not the key"
                 ),
                 Err(VarError::NotUnicode(_)) => bail!("api_key_env names {named}, which is not text"),
             };
@@ -97,7 +96,7 @@ fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// As variables are usually called. What is not may be the key itself, and is not repeated.
+/// Whether this is spelled like a variable. Anything else may be the key itself and is not repeated.
 fn looks_like_a_variable(name: &str) -> bool {
     let letter = |letter: char| letter.is_ascii_uppercase() || letter == '_';
     name.starts_with(letter) && name.chars().all(|next| letter(next) || next.is_ascii_digit())
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, Sources};
 
-    /// Starts with these settings of one model, and says what is wrong with them.
+    /// Starts with these settings of one model. The error is what an operator sees.
     fn start(settings: &str) -> Result<(), String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         write!(file, "[models.main]\n{settings}").unwrap();
@@ -159,6 +158,25 @@ mod tests {
     }
 
     #[test]
+    fn i14_no_message_repeats_the_password_of_a_mistyped_base_url() {
+        for setting in [
+            "base_url = \"https://me:canary@host/v1\"",
+            "base_url = \"me:canary@host/v1\"",
+            "base_url = \"https:/me:canary@host/v1\"",
+            "base_url = \"https://me:canary@host:port/v1\"",
+            "base_url = [\"https://me:canary@host/v1\"]",
+            "base_url = https://me:canary@host/v1",
+        ] {
+            let error = upstream(setting).unwrap_err();
+            assert!(!error.contains("canary") && error.len() > 10, "{setting}: {error}");
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            write!(file, "[models.main]\nkind = \"openai\"\nmodel = \"m\"\n{setting}").unwrap();
+            let config = Config::load(crate::config::Sources::of_file(file.path()));
+            assert!(!format!("{config:?}").contains("canary"), "{setting}: {config:?}");
+        }
+    }
+
+    #[test]
     fn i14_the_settings_print_no_header() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         write!(file, "[models.main]\nkind = \"openai\"\nmodel = \"m\"\nheaders = {{ x = \"canary\" }}")
@@ -184,7 +202,7 @@ mod tests {
             ("api_key = \"sk-canary\"".to_owned(), "api_key"),
             ("max_tokens = \"sk-canary\"".to_owned(), "models.main"),
             (format!("api_key_file = {:?}", empty.path()), "which is empty"),
-            (format!("api_key_file = {:?}", broken.path()), "the key holds characters"),
+            (format!("api_key_file = {:?}", broken.path()), "the key has characters"),
             ("api_key_env = \"A\"\napi_key_file = \"b\"".to_owned(), "leave one out"),
             ("api_kye_env = \"A\"".to_owned(), "api_kye_env"),
         ];

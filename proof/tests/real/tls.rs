@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use outlast_proof::check::Case;
 use outlast_proof::reader::Reader;
@@ -16,48 +17,82 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
-use crate::soon;
+use crate::{http2, soon};
+
+/// The setting that says where the model is called.
+pub(crate) const BASE_URL: &str = "OUTLAST_MODELS__DEFAULT__BASE_URL";
 
 /// TLS in front of an upstream.
-struct Door {
-    address: SocketAddr,
+pub(crate) struct Door {
+    pub(crate) address: SocketAddr,
+    /// How many connections were opened.
+    pub(crate) connections: Arc<AtomicUsize>,
     /// What to trust.
     certificate: NamedTempFile,
     /// Ends with it.
     _serving: JoinSet<()>,
 }
 
+/// What a door speaks behind TLS.
+#[derive(Clone, Copy)]
+pub(crate) enum Speaks {
+    /// Whatever the upstream does: HTTP/1.1.
+    Http1,
+    /// HTTP/2, offered in the handshake.
+    Http2,
+}
+
 impl Door {
     fn options(&self, upstream: &Upstream, trusted: &Door) -> Options {
-        Options::with(upstream)
-            .env("OUTLAST_MODELS__DEFAULT__BASE_URL", &format!("https://{}/v1", self.address))
-            .env("SSL_CERT_FILE", &trusted.certificate.path().to_string_lossy())
+        trusted.trusted_by(Options::with(upstream)).env(BASE_URL, &format!("https://{}/v1", self.address))
+    }
+
+    pub(crate) fn trusted_by(&self, options: Options) -> Options {
+        options.env("SSL_CERT_FILE", &self.certificate.path().to_string_lossy())
+    }
+
+    /// Opens a door for this host name.
+    pub(crate) async fn open(upstream: SocketAddr, host: &str, speaks: Speaks) -> anyhow::Result<Door> {
+        let made = rcgen::generate_simple_self_signed([host.to_owned()])?;
+        let certificate = NamedTempFile::new()?;
+        std::fs::write(certificate.path(), made.cert.pem())?;
+        let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+        let mut config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.cert.der().clone()], key)?;
+        if let Speaks::Http2 = speaks {
+            config.alpn_protocols = vec![b"h2".to_vec()];
+        }
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = connections.clone();
+        let mut serving = JoinSet::new();
+        serving.spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
+                let acceptor = acceptor.clone();
+                open.spawn(async move {
+                    let mut stream = acceptor.accept(stream).await?;
+                    match speaks {
+                        Speaks::Http1 => {
+                            let mut upstream = TcpStream::connect(upstream).await?;
+                            copy_bidirectional(&mut stream, &mut upstream).await?;
+                        }
+                        Speaks::Http2 => http2::serve(stream, upstream).await?,
+                    }
+                    anyhow::Ok(())
+                });
+            }
+        });
+        Ok(Door { address, connections, certificate, _serving: serving })
     }
 }
 
 async fn behind_tls(upstream: SocketAddr) -> anyhow::Result<Door> {
-    let made = rcgen::generate_simple_self_signed([Ipv4Addr::LOCALHOST.to_string()])?;
-    let certificate = NamedTempFile::new()?;
-    std::fs::write(certificate.path(), made.cert.pem())?;
-    let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
-    let config =
-        ServerConfig::builder().with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key)?;
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
-    let address = listener.local_addr()?;
-    let mut serving = JoinSet::new();
-    serving.spawn(async move {
-        let mut open = JoinSet::new();
-        while let Ok((stream, _)) = listener.accept().await {
-            let acceptor = acceptor.clone();
-            open.spawn(async move {
-                let mut stream = acceptor.accept(stream).await?;
-                let mut upstream = TcpStream::connect(upstream).await?;
-                copy_bidirectional(&mut stream, &mut upstream).await
-            });
-        }
-    });
-    Ok(Door { address, certificate, _serving: serving })
+    Door::open(upstream, &Ipv4Addr::LOCALHOST.to_string(), Speaks::Http1).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,5 +123,19 @@ async fn i14_an_upstream_that_nobody_vouches_for_is_told_nothing() -> anyhow::Re
     let document = server.api().until_ended(&started.generation).await?;
     assert_eq!(document["status"], json!("error"), "{document}");
     assert_eq!(upstream.calls(&script).await?.calls, 0);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_call_to_an_upstream_opens_no_connection_and_no_tls_handshake() -> anyhow::Result<()> {
+    let upstream = Upstream::start().await?;
+    let door = behind_tls(upstream.address()).await?;
+    let server = Server::start(door.options(&upstream, &door)).await?;
+    for _ in 0..5 {
+        let script = upstream.script(30).rate(1_000);
+        let started = server.api().play(&script).await?;
+        server.api().until_status(&started.generation, &["completed"]).await?;
+    }
+    assert_eq!(door.connections.load(Ordering::Relaxed), 1, "each connection is one handshake");
     Ok(())
 }

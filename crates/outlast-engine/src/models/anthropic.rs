@@ -1,23 +1,19 @@
-//! Anthropic's own API: messages made of blocks, each with its beginning, its pieces and its end.
+//! Anthropic's own API: messages made of blocks, each with a start, deltas and a stop.
 
 mod options;
 mod request;
 
 use std::borrow::Cow;
 
-use hyper::header::HeaderName;
 use outlast_core::{Context, Failure, TextKind};
+use reqwest::header::HeaderName;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::calls::Calls;
-use super::endpoint::Endpoint;
-use super::failures::{broke_off, invalid, transient};
-use super::settings::{Secret, UpstreamSettings};
-use super::wire::{Dialect, Out};
+use super::client::{Calls, Dialect, Endpoint, Out, Secret, UpstreamSettings, broke_off, invalid, transient};
 use super::{Model, ModelStream};
 
-/// The version of the API that is spoken here.
+/// The version of the API that this file implements.
 const VERSION: &str = "2023-06-01";
 
 /// A model behind Anthropic's API.
@@ -30,8 +26,8 @@ pub struct AnthropicModel {
 impl AnthropicModel {
     /// Checks the settings; no connection is opened yet.
     pub fn new(settings: UpstreamSettings) -> Result<AnthropicModel, String> {
-        // Some write the address with the version and some without.
-        let path = if settings.base_url.trim_end_matches('/').ends_with("/v1") {
+        // Some people write the address with the version and some without.
+        let path = if settings.base_url.expose().trim_end_matches('/').ends_with("/v1") {
             "/messages"
         } else {
             "/v1/messages"
@@ -50,29 +46,28 @@ impl Model for AnthropicModel {
     }
 }
 
-/// The dialect: a message begins, its blocks come one after the other, and it ends with the reason.
+/// The dialect: a message starts, its blocks follow one after the other, and it ends with the stop reason.
 #[derive(Default)]
 pub(super) struct Messages {
     calls: Calls,
     stop_reason: Option<String>,
-    /// Tokens read and written, if they were told.
+    /// Input and output tokens, if they were sent.
     usage: Option<(u64, u64)>,
 }
 
 impl Dialect for Messages {
-    fn event(&mut self, data: &[u8], out: &mut Out) {
-        let event = std::str::from_utf8(data).ok().and_then(|text| serde_json::from_str(text).ok());
-        match event {
-            Some(event) => self.told(event, out),
-            None => self.end(transient("upstream sent what is not an event of an answer"), out),
+    fn event(&mut self, data: &str, out: &mut Out) {
+        match serde_json::from_str(data) {
+            Ok(event) => self.told(event, out),
+            Err(_) => self.end(transient("upstream sent an event that cannot be understood"), out),
         }
     }
 
-    fn whole(&mut self, document: &[u8], out: &mut Out) {
+    fn document(&mut self, document: &[u8], out: &mut Out) {
         let document: Value = serde_json::from_slice(document).unwrap_or_default();
         out.fail(match document.get("error") {
             Some(error) => broke_off(error),
-            None => invalid("upstream answered with one document, not with a stream"),
+            None => invalid("upstream responded with one document, not with a stream"),
         });
     }
 
@@ -80,8 +75,8 @@ impl Dialect for Messages {
         self.stop_reason.is_some()
     }
 
-    /// With a reason the answer is complete, however the bytes end; without one it was cut short. What it
-    /// cost is told either way.
+    /// With a stop reason the answer is complete, however the body ends; without one it was cut short. Token counts
+    /// are reported either way.
     fn end(&mut self, cut: Failure, out: &mut Out) {
         let reason = self.stop_reason.take();
         if reason.is_some() {
@@ -113,7 +108,7 @@ impl Messages {
             }
             "message_stop" => self.end(transient("upstream ended without a stop reason"), out),
             "error" => self.end(broke_off(&event.error.unwrap_or_default()), out),
-            // A ping, or something newer than this version: it says nothing that we know how to show.
+            // A ping, or something newer than this version.
             _ => {}
         }
     }
@@ -125,7 +120,7 @@ impl Messages {
         if let Some(text) = block.thinking {
             out.text(TextKind::Thinking, &text.0);
         }
-        // Tools that the provider runs itself have other names; nobody here is asked for anything.
+        // Tools that the provider runs itself have other types and need nothing from us.
         if let (Some("tool_use"), Some(id), Some(name)) =
             (block.kind.as_ref().map(|kind| &*kind.0), block.id, block.name)
         {
@@ -148,7 +143,7 @@ impl Messages {
         }
     }
 
-    /// Counts are sums so far; what was read from a cache was read all the same.
+    /// Counts are totals so far. Tokens read from a cache count as input too.
     fn count(&mut self, usage: Value) {
         let count = |name: &str| usage[name].as_u64();
         let (read, written) = (count("input_tokens"), count("output_tokens"));
@@ -166,7 +161,7 @@ impl Messages {
     }
 }
 
-/// Every kind of event: what does not belong to its kind is absent.
+/// Every kind of event. Fields of other kinds are absent.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(borrow, rename = "type")]

@@ -1,19 +1,18 @@
 //! The seam to models. Vendor words stop here.
 
+mod list;
+
+mod client;
+mod options;
+
 mod anthropic;
-mod calls;
-mod demo;
-mod endpoint;
-mod exchange;
-mod failures;
-mod framing;
 mod openai;
+
+mod demo;
+mod scripted;
+
 #[cfg(test)]
 mod recorded;
-mod scripted;
-mod settings;
-mod sse;
-mod wire;
 
 use std::time::Duration;
 
@@ -21,41 +20,42 @@ use futures_util::stream::BoxStream;
 use outlast_core::{Context, Failure, Piece};
 
 pub use anthropic::AnthropicModel;
+pub use client::{Secret, UpstreamSettings};
 pub use demo::DemoModel;
+pub use list::Models;
 pub use openai::OpenAiModel;
+pub use options::{RefusedOption, accept_options};
 pub use scripted::{Script, ScriptedModel, Step};
-pub use settings::{Secret, UpstreamSettings};
 
 /// Something that answers.
 ///
-/// A call makes at most one request, never a retry of its own. Dropping the stream ends the request at
-/// once. The stream ends after `Finished` or after an error; if it ends without either, the answer was
-/// cut short.
+/// A call makes at most one request and never retries. Dropping the stream ends the request at once. The stream ends
+/// after `Finished` or after an error; if it ends without either, the answer was cut short.
 pub trait Model: Send + Sync + 'static {
-    /// Begins to answer.
+    /// Starts a call. Nothing is sent before the stream is polled.
     fn call(&self, context: Context) -> ModelStream;
 }
 
-/// How long an upstream that has said why it stopped is waited for: it may still tell what the answer cost.
-/// Nobody loses an answer because its upstream does not hang up.
+/// How long to wait for an upstream that has said why it stopped: it may still send token counts. An answer is not
+/// lost because its upstream does not hang up.
 pub(crate) const END_GRACE: Duration = Duration::from_secs(3);
 
-/// What arrives from a model.
+/// What a call returns, in the order in which it arrives.
 pub type ModelStream = BoxStream<'static, Result<Arrived, Failure>>;
 
-/// One thing that arrived.
+/// What a model's stream is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// A piece of the answer.
     Piece(Piece),
     /// Nothing to show, but the upstream is alive.
     Sign,
-    /// The answer is complete, and only what is told after it may be missing. The stream finishes within
+    /// The answer is complete, but token counts or the end of the body may still arrive. The stream finishes within
     /// `END_GRACE`, whatever the upstream does.
     Ending,
     /// The answer is complete.
     Finished {
-        /// Why the model stopped, in the upstream's word.
+        /// Why the model stopped, in the upstream's own word.
         reason: String,
     },
 }

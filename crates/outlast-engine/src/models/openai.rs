@@ -8,22 +8,20 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use hyper::header::AUTHORIZATION;
 use outlast_core::{Context, Failure, TextKind};
+use reqwest::header::AUTHORIZATION;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::calls::{self, Calls};
-use super::endpoint::Endpoint;
-use super::failures::{broke_off, transient};
-use super::settings::{Secret, UpstreamSettings};
-use super::wire::{Dialect, Out};
+use super::client::{self, Calls, Dialect, Endpoint, Out, Secret, UpstreamSettings, broke_off, transient};
+use super::options::LIMITS;
 use super::{Model, ModelStream};
 
-/// This vendor has a name of its own for the limit of an answer, and refuses the one that others know.
+/// These hosts call the limit of an answer `max_completion_tokens`, and newer models there refuse `max_tokens`.
 const OPENAI: &str = "api.openai.com";
+const AZURE: &str = ".openai.azure.com";
 
 /// A model behind an OpenAI-compatible address.
 #[derive(Debug)]
@@ -44,36 +42,36 @@ impl OpenAiModel {
 
 impl Model for OpenAiModel {
     fn call(&self, context: Context) -> ModelStream {
-        let limit = if self.endpoint.is_host(OPENAI) { "max_completion_tokens" } else { "max_tokens" };
+        let host = self.endpoint.host();
+        let [old, new] = LIMITS;
+        let limit = if host == OPENAI || host.ends_with(AZURE) { new } else { old };
         let body = request::body(&self.settings, &context, limit);
         self.endpoint.stream(body, Completions::default())
     }
 }
 
-/// The dialect: chunks, then `[DONE]` or the end of the bytes. Usage may come after the finish reason.
+/// The dialect: chunks, then `[DONE]` or the end of the body. Usage may come after the finish reason.
 #[derive(Default)]
 pub(super) struct Completions {
     finish_reason: Option<String>,
-    /// Some upstreams count up in every chunk: the last one is the sum.
+    /// Some upstreams send it with every chunk, counting up. The last one is the total.
     usage: Option<Value>,
     calls: Calls,
 }
 
 impl Dialect for Completions {
-    fn event(&mut self, data: &[u8], out: &mut Out) {
-        if data == b"[DONE]" {
+    fn event(&mut self, data: &str, out: &mut Out) {
+        if data == "[DONE]" {
             return self.end(transient("upstream ended without a finish reason"), out);
         }
-        // Checked once as a whole: from bytes, the parser would check each string by itself.
-        let chunk = std::str::from_utf8(data).ok().and_then(|text| serde_json::from_str(text).ok());
-        match chunk {
-            Some(chunk) => self.chunk(chunk, out),
-            None => self.end(transient("upstream sent what is not a chunk of an answer"), out),
+        match serde_json::from_str(data) {
+            Ok(chunk) => self.chunk(chunk, out),
+            Err(_) => self.end(transient("upstream sent an event that is not a chunk of an answer"), out),
         }
     }
 
-    fn whole(&mut self, document: &[u8], out: &mut Out) {
-        self.event(document, out);
+    fn document(&mut self, document: &[u8], out: &mut Out) {
+        self.event(&String::from_utf8_lossy(document), out);
         self.end(transient("upstream ended without a finish reason"), out);
     }
 
@@ -81,7 +79,7 @@ impl Dialect for Completions {
         self.finish_reason.is_some()
     }
 
-    /// With a finish reason the answer is complete, however the bytes end; without one it was cut short.
+    /// With a finish reason the answer is complete, however the body ends; without one it was cut short.
     fn end(&mut self, cut: Failure, out: &mut Out) {
         let reason = self.finish_reason.take();
         if reason.is_some() {
@@ -103,7 +101,7 @@ impl Completions {
         if let Some(error) = chunk.error {
             return self.end(broke_off(&error), out);
         }
-        // Somebody who asked for several answers at once gets the first: they would run into each other.
+        // Only the first of several answers is read: their texts would be mixed up.
         let choices = chunk.choices.unwrap_or_default();
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or_default() == 0) {
             self.said(choice.delta.or(choice.message).unwrap_or_default(), out);
@@ -121,7 +119,7 @@ impl Completions {
         if let Some(text) = delta.reasoning.or(delta.reasoning_content) {
             out.text(TextKind::Thinking, &text.0);
         }
-        // A refusal is what the model says to the user, and why it stopped is in the finish reason.
+        // A refusal is text for the user. The finish reason says why the model stopped.
         let content = delta.content.map(|content| content.0);
         for text in content.into_iter().chain(delta.refusal.map(|refusal| refusal.0)) {
             out.text(TextKind::Answer, &text);
@@ -130,7 +128,7 @@ impl Completions {
             let function = call.function.unwrap_or_default();
             let arguments = function.arguments.map(text_of).unwrap_or_default();
             let text = |text: &Option<Text<'_>>| text.as_ref().map(|text| text.0.to_string());
-            let delta = calls::Delta {
+            let delta = client::Delta {
                 index: call.index,
                 id: &text(&call.id).unwrap_or_default(),
                 name: &text(&function.name).unwrap_or_default(),
@@ -165,7 +163,7 @@ struct Choice<'a> {
     index: Option<u64>,
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
-    /// In place of the delta where the answer comes as a whole.
+    /// Instead of the delta in an answer that is one document.
     #[serde(borrow, default)]
     message: Option<Delta<'a>>,
     #[serde(borrow, default)]
@@ -210,8 +208,7 @@ struct Function<'a> {
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// What is said: a string, or as a few upstreams have it a list of parts, of which those without text are
-/// passed over.
+/// A string or, from a few upstreams, a list of parts. Parts without text are ignored.
 struct Content<'a>(Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {

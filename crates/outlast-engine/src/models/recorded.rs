@@ -1,20 +1,19 @@
-//! Streams as the vendors document them, and what they say to us. Each is read as a whole, byte by byte, and
-//! cut at every place: the answer is the same.
+//! Streams as the vendors document them, and what we make of them. Each is read as a whole, byte by byte, and split
+//! at every position: the answer is the same.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use outlast_core::{Piece, TextKind};
+use outlast_core::{DEPTH_MAX, Piece, TextKind};
+use serde_json::json;
 
 use super::Arrived;
 use super::anthropic::Messages;
-use super::calls::{CALL_BYTES_MAX, CALLS_MAX};
-use super::exchange::Broken;
+use super::client::{Broken, CALL_BYTES_MAX, CALLS_MAX, Dialect, Form, Reading};
 use super::openai::Completions;
-use super::wire::{Dialect, Form, Reading};
 
 /// What arrives when the bytes come in these chunks: one line for each thing.
 fn read<D: Dialect>(dialect: D, form: Form, chunks: Vec<Result<Bytes, Broken>>) -> Vec<String> {
-    let reading = Reading::new(stream::iter(chunks), form, dialect);
+    let reading = Reading::new(stream::iter(chunks).boxed(), form, dialect);
     let arrived: Vec<_> = futures_util::FutureExt::now_or_never(reading.collect()).expect("nothing waits");
     let mut lines: Vec<String> = Vec::new();
     let mut last = None;
@@ -53,15 +52,15 @@ fn chunks(bytes: &[u8], size: usize) -> Vec<Result<Bytes, Broken>> {
 /// What a recorded stream says, however it is cut.
 fn recorded<D: Dialect + Default>(text: &str) -> Vec<String> {
     let bytes = text.as_bytes();
-    let whole = read(D::default(), Form::events(), chunks(bytes, bytes.len()));
+    let whole = read(D::default(), Form::Events, chunks(bytes, bytes.len()));
     for size in [1, 2, 3, 7, 64] {
-        assert_eq!(read(D::default(), Form::events(), chunks(bytes, size)), whole, "in chunks of {size}");
+        assert_eq!(read(D::default(), Form::Events, chunks(bytes, size)), whole, "in chunks of {size}");
     }
     let returns = text.replace('\n', "\r\n");
-    assert_eq!(read(D::default(), Form::events(), chunks(returns.as_bytes(), 5)), whole, "with CRLF");
+    assert_eq!(read(D::default(), Form::Events, chunks(returns.as_bytes(), 5)), whole, "with CRLF");
     for cut in 0..bytes.len() {
         let (head, tail) = (Bytes::copy_from_slice(&bytes[..cut]), Bytes::copy_from_slice(&bytes[cut..]));
-        assert_eq!(read(D::default(), Form::events(), vec![Ok(head), Ok(tail)]), whole, "cut at {cut}");
+        assert_eq!(read(D::default(), Form::Events, vec![Ok(head), Ok(tail)]), whole, "cut at {cut}");
     }
     whole
 }
@@ -188,6 +187,45 @@ fn a_call_without_an_id_is_named_by_its_place_and_one_without_arguments_has_none
 }
 
 #[test]
+fn i20_arguments_that_are_nested_too_deep_are_kept_as_text() {
+    let nested = |levels: usize| format!("{}1{}", r#"{"a":"#.repeat(levels), "}".repeat(levels));
+    for (levels, is_text) in [(DEPTH_MAX, false), (DEPTH_MAX + 1, true), (127, true), (10_000, true)] {
+        let arguments = nested(levels);
+        let chunk = json!({"delta": {"tool_calls": [
+            {"index": 0, "id": "a", "function": {"name": "t", "arguments": arguments}}]}});
+        let text = choices(&[&chunk.to_string(), r#"{"delta":{},"finish_reason":"tool_calls"}"#]);
+        let chunks = chunks(text.as_bytes(), 65_536);
+        let lines = read(Completions::default(), Form::Events, chunks);
+        let shown = if is_text { json!(arguments).to_string() } else { arguments };
+        assert_eq!(
+            lines,
+            [format!("calls a t {shown}"), "finished tool_calls".to_owned()],
+            "{levels} levels"
+        );
+    }
+}
+
+#[test]
+fn an_id_that_cannot_stand_in_a_path_is_replaced() {
+    for id in [".", "..", "a\u{7f}", &"x".repeat(257)] {
+        let chunk = json!({"delta": {"tool_calls": [{"index": 0, "id": id, "function": {"name": "t"}}]},
+            "finish_reason": "tool_calls"});
+        assert_eq!(openai(&choices(&[&chunk.to_string()]))[0], "calls call_1 t {}", "{id:?}");
+    }
+}
+
+#[test]
+fn thinking_and_text_that_alternate_are_handed_on_in_small_batches() {
+    let pair = r#"{"delta":{"reasoning":"r","content":"c"}}"#;
+    let text = choices(&vec![pair; 10_000]);
+    let chunks = stream::iter([Ok(Bytes::from(text))]).boxed();
+    let mut reading = Reading::new(chunks, Form::Events, Completions::default());
+    let arrived = futures_util::FutureExt::now_or_never(reading.next()).unwrap().unwrap().unwrap();
+    assert!(matches!(arrived, Arrived::Piece(Piece::Text { chunks: 1, .. })), "{arrived:?}");
+    assert!(reading.ready() < 300, "{} pieces are ready at once", reading.ready());
+}
+
+#[test]
 fn a_call_is_handed_on_when_the_next_begins() {
     let begin = |index: u64, arguments: &str| {
         format!(
@@ -204,7 +242,7 @@ fn endless_arguments_and_endless_calls_are_refused_in_bounded_memory() {
     let piece = "x".repeat(64 * 1024);
     let endless = |count: usize, chunk: &dyn Fn(usize) -> String| {
         let bytes = (0..count).map(|n| Ok(Bytes::from(format!("data: {}\n\n", chunk(n))))).collect();
-        read(Completions::default(), Form::events(), bytes)
+        read(Completions::default(), Form::Events, bytes)
     };
     let arguments = |_| {
         format!(
@@ -233,25 +271,25 @@ fn a_tool_call_has_a_limit_before_its_arguments_begin() {
         )
     };
     let text: String = (0..5).map(block).collect();
-    assert_eq!(read(Messages::default(), Form::events(), chunks(text.as_bytes(), 65_536)), [message]);
+    assert_eq!(read(Messages::default(), Form::Events, chunks(text.as_bytes(), 65_536)), [message]);
 }
 
 #[test]
 fn an_answer_that_is_one_document_is_taken() {
     let document = include_str!("recorded/openai-whole.json");
-    let lines = read(Completions::default(), Form::whole(), chunks(document.as_bytes(), 9));
+    let lines = read(Completions::default(), Form::Document, chunks(document.as_bytes(), 9));
     assert_eq!(
         lines,
         ["says Looking.", r#"calls call_abc read {"path":"a"}"#, "usage 19 10", "finished tool_calls"]
     );
     let error = br#"{"error":{"code":502,"message":"no provider"}}"#;
-    let lines = read(Completions::default(), Form::whole(), chunks(error, 9));
+    let lines = read(Completions::default(), Form::Document, chunks(error, 9));
     assert_eq!(lines, ["failed upstream_failed upstream broke off: no provider"]);
     let cut = vec![Ok(Bytes::from_static(b"{\"choices\":")), Err(Broken::Connection)];
-    let lines = read(Completions::default(), Form::whole(), cut);
+    let lines = read(Completions::default(), Form::Document, cut);
     assert_eq!(lines, ["failed upstream_failed the connection to the upstream broke"]);
-    let lines = read(Messages::default(), Form::whole(), chunks(b"{}", 9));
-    let message = "upstream answered with one document, not with a stream";
+    let lines = read(Messages::default(), Form::Document, chunks(b"{}", 9));
+    let message = "upstream responded with one document, not with a stream";
     assert_eq!(lines, [format!("failed upstream_invalid_request {message}")]);
 }
 
@@ -275,7 +313,7 @@ fn an_answer_with_its_reason_is_complete_however_the_bytes_end() {
         b"data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n",
     );
     let broke = vec![Ok(finish), Err(Broken::Connection)];
-    assert_eq!(read(Completions::default(), Form::events(), broke), ["says a", "finished stop"]);
+    assert_eq!(read(Completions::default(), Form::Events, broke), ["says a", "finished stop"]);
     let done = openai("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n");
     assert_eq!(done, ["says a", "failed upstream_failed upstream ended without a finish reason"]);
 }

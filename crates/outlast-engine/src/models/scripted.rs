@@ -1,4 +1,4 @@
-//! A model that says what it is told to: for tests and simulations.
+//! A model that plays scripts, for tests and simulations.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -7,7 +7,7 @@ use outlast_engine::Settings;
 
 use crate::bench::{Bench, KINDS, Kind};
 use crate::server::{Act, chunked, events};
-use crate::streams::{ends, event, reason, says, words};
+use crate::streams::{calls, ends, event, reason, says, words};
 
 fn error(kind: Kind, of: &str) -> String {
     event(kind, &format!(r#"{{"type":"error","error":{of}}}"#))
@@ -138,18 +138,38 @@ async fn junk_after_the_finish_reason_takes_nothing_away() {
 }
 
 #[tokio::test]
-async fn an_endless_stream_without_a_word_is_refused() {
+async fn an_endless_stream_that_adds_nothing_is_refused() {
     const MIB: usize = 1024 * 1024;
     for kind in KINDS {
         let bench = Bench::new(kind).await;
-        let comment = format!(":{}\n\n", " ".repeat(MIB / 16));
-        let script =
-            vec![Act::Send(events(&says(kind, "Hé"))), Act::Repeat(comment.into_bytes(), 10_000_000)];
+        let padding = " ".repeat(MIB / 16);
+        let comment = format!(":{padding}\n\n");
+        let empty = event(kind, &format!(r#"{{"type":"ping","padding":"{padding}"}}"#));
+        for (bytes, most, error) in [
+            (comment, 32 * MIB, "more than 1048576 bytes without completing an event"),
+            (empty, 64 * MIB, "33554432 bytes without adding to the answer"),
+        ] {
+            let script =
+                vec![Act::Send(events(&says(kind, "Hé"))), Act::Repeat(bytes.into_bytes(), 10_000_000)];
+            let outcome = bench.run(vec![script]).await;
+            assert_eq!(outcome.told(), ("upstream_failed", "Hé", 3), "{}", outcome.error);
+            assert!(outcome.error.contains(error), "{}", outcome.error);
+            let sent = bench.upstream.sent();
+            assert!(sent.iter().all(|sent| *sent < most), "{sent:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn i20_arguments_nested_too_deep_are_kept_as_text_and_can_be_read() {
+    for kind in KINDS {
+        let bench = Bench::new(kind).await;
+        let nested = format!("{}1{}", r#"{\"a\":"#.repeat(120), "}".repeat(120));
+        let call = calls(kind).replacen(r#"{\"at\":"#, &format!(r#"{{\"at\":{nested},\"b\":"#), 1);
+        let script = vec![Act::Send(events(&format!("{call}{}", ends(kind))))];
         let outcome = bench.run(vec![script]).await;
-        assert_eq!(outcome.told(), ("upstream_failed", "Hé", 3), "{}", outcome.error);
-        assert!(outcome.error.contains("without a word"), "{}", outcome.error);
-        let sent = bench.upstream.sent();
-        assert!(sent.iter().all(|sent| *sent < 64 * MIB), "{sent:?}");
+        assert_eq!(outcome.told(), ("stop", "", 1), "{}", outcome.error);
+        assert!(outcome.tools[0].starts_with(r#"t1 look "{\"at\":{\"a\":"#), "{:?}", outcome.tools);
     }
 }
 

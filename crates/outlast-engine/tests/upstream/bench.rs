@@ -72,7 +72,7 @@ impl Bench {
     ) -> Bench {
         let upstream = Upstream::start().await;
         let of_model = UpstreamSettings {
-            base_url: upstream.base_url.clone(),
+            base_url: Secret::new(upstream.base_url.as_str()),
             model: "m".into(),
             api_key: Some(Secret::new(crate::keys::KEY)),
             headers,

@@ -6,7 +6,9 @@
 mod answers;
 mod bench;
 mod cancels;
+mod connections;
 mod cuts;
+mod early;
 mod keys;
 mod prefill;
 mod seeds;

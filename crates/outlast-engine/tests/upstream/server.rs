@@ -1,5 +1,6 @@
 //! A server that knows no HTTP: it reads a request to its end and then does what its script says.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,10 @@ pub(crate) enum Act {
     Hang,
     /// Breaks the connection.
     Reset,
+    /// Closes the connection and waits until the client has closed it too.
+    HangUp,
+    /// Waits for the next request on the same connection.
+    Keep,
 }
 
 /// What one call is answered with. When it is played, the connection is closed.
@@ -36,6 +41,7 @@ pub(crate) struct Upstream {
 
 #[derive(Default)]
 struct State {
+    connections: AtomicUsize,
     play: Mutex<Play>,
     left: Notify,
 }
@@ -47,6 +53,13 @@ struct Play {
     /// How many bytes of each call's script were taken by the client and its system.
     sent: Vec<usize>,
     left_at: Option<Instant>,
+}
+
+impl State {
+    fn leave(&self) {
+        self.play.lock().unwrap().left_at = Some(Instant::now());
+        self.left.notify_waiters();
+    }
 }
 
 impl Drop for Upstream {
@@ -74,6 +87,11 @@ impl Upstream {
         self.state.play.lock().unwrap().requests.clone()
     }
 
+    /// How many connections were opened in all.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn sent(&self) -> Vec<usize> {
         self.state.play.lock().unwrap().sent.clone()
     }
@@ -93,12 +111,21 @@ impl Upstream {
 async fn serve(listener: TcpListener, state: Arc<State>) {
     while let Ok((stream, _)) = listener.accept().await {
         stream.set_nodelay(true).unwrap();
+        state.connections.fetch_add(1, Ordering::Relaxed);
         tokio::spawn(answer(stream, state.clone()));
     }
 }
 
 async fn answer(mut stream: TcpStream, state: Arc<State>) {
-    let Some(request) = read_request(&mut stream).await else { return };
+    while let Some(request) = read_request(&mut stream).await {
+        if !play(&mut stream, &state, request).await {
+            return;
+        }
+    }
+}
+
+/// Plays one script, and says whether the connection is kept.
+async fn play(stream: &mut TcpStream, state: &State, request: String) -> bool {
     let (call, script) = {
         let mut play = state.play.lock().unwrap();
         play.requests.push(request);
@@ -111,14 +138,14 @@ async fn answer(mut stream: TcpStream, state: Arc<State>) {
         match act {
             Act::Send(bytes) => {
                 if stream.write_all(&bytes).await.is_err() {
-                    return;
+                    return false;
                 }
                 count(bytes.len());
             }
             Act::Drip(bytes) => {
                 for byte in bytes {
                     if stream.write_all(&[byte]).await.is_err() {
-                        return;
+                        return false;
                     }
                     tokio::task::yield_now().await;
                 }
@@ -126,7 +153,7 @@ async fn answer(mut stream: TcpStream, state: Arc<State>) {
             Act::Repeat(bytes, times) => {
                 for _ in 0..times {
                     if stream.write_all(&bytes).await.is_err() {
-                        return;
+                        return false;
                     }
                     count(bytes.len());
                 }
@@ -135,15 +162,22 @@ async fn answer(mut stream: TcpStream, state: Arc<State>) {
             Act::Hang => {
                 // Nothing more comes from the client: what can be read is its leaving.
                 stream.readable().await.ok();
-                state.play.lock().unwrap().left_at = Some(Instant::now());
-                state.left.notify_waiters();
+                state.leave();
             }
             Act::Reset => {
                 stream.set_zero_linger().unwrap();
-                return;
+                return false;
             }
+            Act::HangUp => {
+                stream.shutdown().await.unwrap();
+                while stream.read(&mut [0; 64]).await.is_ok_and(|read| read > 0) {}
+                state.leave();
+                return false;
+            }
+            Act::Keep => return true,
         }
     }
+    false
 }
 
 async fn read_request(stream: &mut TcpStream) -> Option<String> {
@@ -171,10 +205,21 @@ pub(crate) fn events(body: &str) -> Vec<u8> {
         .concat()
 }
 
-/// An answer in HTTP's own chunks.
+/// An answer in HTTP's own chunks, after which the connection is closed.
 pub(crate) fn chunked(body: &str, size: usize) -> Vec<u8> {
-    let head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
-    let mut bytes = head.to_vec();
+    with_chunks("connection: close\r\n", body, size)
+}
+
+/// An answer in HTTP's own chunks, after which the connection may be kept.
+pub(crate) fn kept(body: &str) -> Vec<u8> {
+    with_chunks("", body, body.len())
+}
+
+fn with_chunks(headers: &str, body: &str, size: usize) -> Vec<u8> {
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{headers}transfer-encoding: chunked\r\n\r\n"
+    );
+    let mut bytes = head.into_bytes();
     for chunk in body.as_bytes().chunks(size) {
         bytes.extend(format!("{:x}\r\n", chunk.len()).bytes());
         bytes.extend(chunk);
@@ -184,8 +229,8 @@ pub(crate) fn chunked(body: &str, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// An answer of a known length.
+/// An answer of a known length, after which the connection is closed.
 pub(crate) fn document(status: u16, headers: &str, body: &str) -> Vec<u8> {
-    let length = body.len();
-    format!("HTTP/1.1 {status} Whatever\r\n{headers}content-length: {length}\r\n\r\n{body}").into_bytes()
+    let headers = format!("{headers}connection: close\r\ncontent-length: {}\r\n", body.len());
+    format!("HTTP/1.1 {status} Whatever\r\n{headers}\r\n{body}").into_bytes()
 }

@@ -71,8 +71,11 @@ async fn an_answer_nobody_can_read_is_not_tried_again() {
     for kind in KINDS {
         let bench = Bench::new(kind).await;
         let cases = [
-            ("content-encoding: gzip\r\ncontent-type: text/event-stream\r\n", "upstream answered in gzip"),
-            ("content-type: text/html\r\n", "upstream answered with a web page"),
+            (
+                "content-encoding: gzip\r\ncontent-type: text/event-stream\r\n",
+                "upstream compressed its response with gzip",
+            ),
+            ("content-type: text/html\r\n", "upstream responded with a web page"),
         ];
         for (headers, error) in cases {
             let outcome = bench.run(vec![vec![Act::Send(document(200, headers, "\u{1f}whatever"))]]).await;

@@ -26,7 +26,7 @@ pub(crate) enum ModelConfig {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
     /// Everything before the path of a call. Each kind has a default.
-    pub(crate) base_url: Option<String>,
+    pub(crate) base_url: Option<Secret>,
     /// The upstream's name for the model.
     pub(crate) model: String,
     /// The variable that holds the key.

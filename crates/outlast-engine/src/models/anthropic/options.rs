@@ -1,18 +1,17 @@
-//! A client's wishes have OpenAI's names. What cannot be said in Anthropic's is refused by name: a wish that
-//! is passed over in silence would be taken for granted.
+//! Translates options, which have OpenAI's names. One that has no translation is refused by name: if it were dropped
+//! silently, the client would rely on it.
 
 use outlast_core::Failure;
 use serde_json::{Map, Value, json};
 
-use super::super::failures::invalid;
+use super::super::client::invalid;
 
-/// The wishes in Anthropic's words.
 pub(super) fn translate(options: &Map<String, Value>) -> Result<Map<String, Value>, Failure> {
     let mut body = Map::new();
     for (name, wish) in options.iter().filter(|(_, wish)| !wish.is_null()) {
-        let untold = || invalid(&format!("the option {name} cannot be told to this model"));
+        let untold = || invalid(&format!("the option {name} is not supported by this model"));
         match name.as_str() {
-            // These are the server's own.
+            // The server sets these itself.
             "model" | "messages" | "stream" | "stream_options" | "tools" => {}
             "temperature" | "top_p" | "top_k" | "thinking" => {
                 body.insert(name.clone(), wish.clone());
@@ -40,7 +39,7 @@ pub(super) fn translate(options: &Map<String, Value>) -> Result<Map<String, Valu
     Ok(body)
 }
 
-/// Which tool, and whether several at once. The two wishes share one place.
+/// Which tool, and whether several at once. Two options share one field.
 fn tool_choice(options: &Map<String, Value>) -> Result<Option<Value>, Failure> {
     let wish = options.get("tool_choice").filter(|wish| !wish.is_null());
     let one_at_a_time = options.get("parallel_tool_calls") == Some(&Value::Bool(false));
@@ -53,7 +52,7 @@ fn tool_choice(options: &Map<String, Value>) -> Result<Option<Value>, Failure> {
             (Some("required"), _) => json!({"type": "any"}),
             (Some("none"), _) => return Ok(Some(json!({"type": "none"}))),
             (None, Some(name)) => json!({"type": "tool", "name": name}),
-            _ => return Err(invalid("the option tool_choice cannot be told to this model")),
+            _ => return Err(invalid("the option tool_choice is not supported by this model")),
         },
     };
     if one_at_a_time {
@@ -62,7 +61,7 @@ fn tool_choice(options: &Map<String, Value>) -> Result<Option<Value>, Failure> {
     Ok(Some(choice))
 }
 
-/// Many clients send the value that means "as usual" along.
+/// Many clients also send default values.
 fn asks_for_nothing(name: &str, wish: &Value) -> bool {
     match name {
         "n" => *wish == 1,
@@ -125,7 +124,7 @@ mod tests {
             ("reasoning_effort", json!("high")),
         ] {
             let refused = told(json!({name: wish})).unwrap_err();
-            assert_eq!(refused, format!("the option {name} cannot be told to this model"));
+            assert_eq!(refused, format!("the option {name} is not supported by this model"));
         }
     }
 }

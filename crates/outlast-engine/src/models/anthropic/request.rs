@@ -1,16 +1,15 @@
-//! A context in the words of Anthropic's messages: turns that alternate, made of blocks.
+//! A context as Anthropic's messages: alternating turns made of blocks.
 
 use outlast_core::{Context, Failure, Part, Role, ToolSpec};
 use serde_json::{Map, Value, json};
 
-use super::super::failures::invalid;
+use super::super::client::{UpstreamSettings, invalid};
 use super::super::openai::answer;
-use super::super::settings::UpstreamSettings;
 use super::options;
 
-/// The API wants a limit; this one is given where nobody else gives any.
+/// The API requires a limit. This one is sent if neither operator nor client sets one.
 const MAX_TOKENS: u64 = 8192;
-/// Stands where a shortened history would begin with the assistant, which the API refuses.
+/// Put before a shortened history that would begin with the assistant, which the API refuses.
 const EARLIER: &str = "(earlier messages are left out)";
 
 pub(super) fn body(settings: &UpstreamSettings, context: &Context) -> Result<Value, Failure> {
@@ -29,7 +28,7 @@ pub(super) fn body(settings: &UpstreamSettings, context: &Context) -> Result<Val
     Ok(Value::Object(body))
 }
 
-/// Instructions have one place here, wherever they stood.
+/// System messages become one text, wherever they stood.
 fn system(context: &Context) -> Option<String> {
     let told = context.messages.iter().filter(|message| message.role == Role::System);
     let all = context.system.iter().cloned().chain(told.map(outlast_core::ContextMessage::text));
@@ -43,7 +42,7 @@ fn tool(tool: &ToolSpec) -> Value {
     if let Some(description) = &tool.description {
         told["description"] = description.as_str().into();
     }
-    // Not to be strict is what happens anyway, and older models do not know the word.
+    // `false` is the default, and older models do not know the field.
     if tool.strict == Some(true) {
         told["strict"] = true.into();
     }
@@ -80,7 +79,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// The model goes on from the last word; the API refuses white space there.
+    /// The model continues from the last word, and the API refuses white space there.
     fn trim_end(&mut self) {
         let Some(text) = self.blocks.last_mut().and_then(|block| block.get_mut("text")) else { return };
         let trimmed = text.as_str().unwrap_or_default().trim_end().to_owned();
@@ -88,7 +87,7 @@ impl Turn {
     }
 }
 
-/// Adds to the last turn if it is this speaker's. What tools answered stands first in its turn.
+/// Adds to the last turn if it is this speaker's. Tool results must come first in their turn.
 fn put(turns: &mut Vec<Turn>, speaker: &'static str, block: Value) {
     match turns.last_mut().filter(|turn| turn.speaker == speaker) {
         Some(turn) if block["type"] == "tool_result" => {
@@ -102,10 +101,10 @@ fn put(turns: &mut Vec<Turn>, speaker: &'static str, block: Value) {
 
 fn block(part: &Part) -> Result<Option<Value>, Failure> {
     Ok(match part {
-        // The API refuses text without words.
+        // The API refuses blank text.
         Part::Text { text } if text.trim().is_empty() => None,
         Part::Text { text } => Some(json!({"type": "text", "text": text})),
-        // Thinking is only taken back with the provider's signature, which is not kept.
+        // The API accepts thinking only with the provider's signature, which is not kept.
         Part::Thinking { .. } => None,
         Part::Image { url } => Some(json!({"type": "image", "source": source(url)?})),
         Part::ToolUse { id, name, input } => {
@@ -130,7 +129,7 @@ fn source(url: &str) -> Result<Value, Failure> {
     Ok(json!({"type": "base64", "media_type": kind, "data": data}))
 }
 
-/// The API takes only objects; text of which the model made none goes inside of one.
+/// The API accepts only objects. Text that is not one is wrapped.
 fn object(input: &Value) -> Value {
     let Value::String(raw) = input else { return input.clone() };
     match serde_json::from_str(raw) {
@@ -145,11 +144,12 @@ mod tests {
 
     use outlast_core::ContextMessage;
 
+    use super::super::super::client::Secret;
     use super::*;
 
     fn settings(max_tokens: Option<u64>) -> UpstreamSettings {
         UpstreamSettings {
-            base_url: "http://a".into(),
+            base_url: Secret::new("http://a"),
             model: "claude".into(),
             api_key: None,
             headers: BTreeMap::new(),

@@ -1,37 +1,16 @@
-//! A context in the words of chat completions.
+//! A context as a chat completions request.
 
 use outlast_core::{Context, ContextMessage, Failure, Part, Role};
 use serde_json::{Map, Value, json};
 
-use super::super::failures::invalid;
-use super::super::settings::UpstreamSettings;
+use super::super::client::{UpstreamSettings, invalid};
+use super::super::options::{LIMITS, accept_options};
 
-/// What belongs to the server: a client's wish under this name has no effect.
-const OURS: &[&str] = &["model", "messages", "stream", "stream_options", "tools"];
-/// The names for how many tokens an answer may have, old and new.
-const LIMITS: &[&str] = &["max_tokens", "max_completion_tokens"];
-
-/// `limit` is the name for the length of an answer where the client gives none.
+/// `limit` is the upstream's name for the length of an answer.
 pub(super) fn body(settings: &UpstreamSettings, context: &Context, limit: &str) -> Result<Value, Failure> {
-    let mut body = Map::new();
-    for (name, wish) in &context.options {
-        if name == "n" && wish.as_u64().is_some_and(|count| count != 1) {
-            return Err(invalid("the option n cannot be honoured: a generation has one answer"));
-        }
-        if !OURS.contains(&name.as_str()) {
-            body.insert(name.clone(), wish.clone());
-        }
-    }
-    let mut limits: Vec<&str> = LIMITS.to_vec();
-    limits.retain(|name| body.get(*name).is_some_and(Value::is_u64));
-    if limits.is_empty() {
-        limits.push(limit);
-    }
-    for name in limits {
-        if let Some(tokens) = settings.tokens(body.get(name).and_then(Value::as_u64)) {
-            body.insert(name.to_owned(), tokens.into());
-        }
-    }
+    let mut body = accept_options(context.options.clone())
+        .map_err(|refused| invalid(&format!("the option {refused}")))?;
+    limit_tokens(&mut body, settings.max_tokens, limit);
     body.insert("model".to_owned(), settings.model.as_str().into());
     body.insert("messages".to_owned(), messages(context).into());
     body.insert("stream".to_owned(), true.into());
@@ -40,6 +19,16 @@ pub(super) fn body(settings: &UpstreamSettings, context: &Context, limit: &str) 
         body.insert("tools".to_owned(), tools(context));
     }
     Ok(Value::Object(body))
+}
+
+/// Leaves one limit: the smallest of the client's two and the operator's. It has the upstream's name, because an
+/// upstream may ignore the other one; only where the operator sets no limit may a client choose the name.
+fn limit_tokens(body: &mut Map<String, Value>, cap: Option<u64>, name: &str) {
+    let [old, new] = LIMITS.map(|name| body.remove(name).as_ref().and_then(Value::as_u64));
+    let chosen = if cap.is_none() && old.is_none() && new.is_some() { LIMITS[1] } else { name };
+    if let Some(tokens) = [old, new, cap].into_iter().flatten().min() {
+        body.insert(chosen.to_owned(), tokens.into());
+    }
 }
 
 fn tools(context: &Context) -> Value {
@@ -68,8 +57,8 @@ fn messages(context: &Context) -> Vec<Value> {
     list
 }
 
-/// One message of ours may be several of theirs: what a tool answered stands in a message of its own, and
-/// what the model asks for is the assistant's, wherever we keep it.
+/// One message of ours may become several: a tool result is a message of its own, and tool calls belong to the
+/// assistant.
 fn add(list: &mut Vec<Value>, message: &ContextMessage) {
     let begin = list.len();
     let speaker = match message.role {
@@ -86,7 +75,7 @@ fn add(list: &mut Vec<Value>, message: &ContextMessage) {
                 let image = json!({"type": "image_url", "image_url": {"url": url}});
                 content(list, begin, speaker, image);
             }
-            // Thinking is not given back: no upstream here wants it.
+            // Thinking is left out: no upstream here accepts it.
             Part::Thinking { .. } => {}
             Part::ToolUse { id, name, input } => {
                 let function = json!({"name": name, "arguments": arguments(input)});
@@ -112,7 +101,7 @@ fn content(list: &mut Vec<Value>, begin: usize, speaker: &str, part: Value) {
     }
 }
 
-/// Calls stand together in one message of the assistant, with what it said before them.
+/// Tool calls go into one message of the assistant, after its text.
 fn asked(list: &mut Vec<Value>, call: Value) {
     match list.last_mut().filter(|last| last["role"] == "assistant") {
         Some(last) => match last["tool_calls"].as_array_mut() {
@@ -123,7 +112,7 @@ fn asked(list: &mut Vec<Value>, call: Value) {
     }
 }
 
-/// Content that is only text is given as text: every upstream understands that.
+/// Content that is only text is sent as a string, which every upstream understands.
 fn flatten(message: &mut Value) {
     let Some(parts) = message["content"].as_array() else { return };
     if parts.is_empty() {
@@ -134,7 +123,7 @@ fn flatten(message: &mut Value) {
     }
 }
 
-/// Arguments are text that holds JSON. Where the model wrote none, its very text was kept.
+/// Arguments are JSON in a string. If the model wrote something else, its literal text was kept.
 fn arguments(input: &Value) -> String {
     match input {
         Value::String(raw) => raw.clone(),
@@ -142,7 +131,7 @@ fn arguments(input: &Value) -> String {
     }
 }
 
-/// What a tool answered, as text.
+/// A tool result as text.
 pub(in super::super) fn answer(content: &Value) -> String {
     let words = |part: &Value| part["text"].as_str().filter(|_| part["type"] == "text").map(str::to_owned);
     let of_parts = |parts: &Vec<Value>| parts.iter().map(words).collect::<Option<String>>();
@@ -159,11 +148,12 @@ mod tests {
 
     use outlast_core::ToolSpec;
 
+    use super::super::super::client::Secret;
     use super::*;
 
     fn settings(max_tokens: Option<u64>) -> UpstreamSettings {
         UpstreamSettings {
-            base_url: "http://a".into(),
+            base_url: Secret::new("http://a"),
             model: "vendor/name".into(),
             api_key: None,
             headers: BTreeMap::new(),
@@ -284,34 +274,42 @@ mod tests {
     }
 
     #[test]
-    fn b2_wishes_go_along_but_cannot_take_the_place_of_ours() {
-        let options = json!({
-            "temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"}, "n": 1,
-            "model": "other", "messages": [], "stream": false, "stream_options": null, "tools": [1],
-        });
-        let body = wishing(None, options).unwrap();
+    fn b2_options_go_along_but_cannot_take_the_place_of_ours() {
+        let options =
+            json!({"temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"}, "n": 1});
         assert_eq!(
-            body,
+            wishing(None, options).unwrap(),
             json!({
                 "model": "vendor/name", "messages": [], "stream": true, "stream_options": {"include_usage": true},
-                "temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"}, "n": 1,
+                "temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"},
             })
         );
-        assert!(wishing(None, json!({"n": 2})).unwrap_err().message.contains("the option n"));
+        for (name, value) in [("n", json!(2)), ("model", json!("other")), ("stream", json!(false))] {
+            let message = wishing(None, json!({name: value})).unwrap_err().message;
+            assert_eq!(message, format!("the option {name} is not an option that is passed on to models"));
+        }
     }
 
     #[test]
-    fn b2_the_length_of_an_answer_is_the_clients_wish_within_the_operators_limit() {
-        let limit = |max_tokens, options| {
-            let body = wishing(max_tokens, options).unwrap();
-            LIMITS.iter().map(|name| body[*name].as_u64()).collect::<Vec<_>>()
+    fn b2_the_smallest_limit_counts_whatever_names_a_client_gives() {
+        let limits = |cap, options| {
+            let body = wishing(cap, options).unwrap();
+            LIMITS.map(|name| body[name].as_u64())
         };
-        assert_eq!(limit(None, json!({})), [None, None]);
-        assert_eq!(limit(Some(9), json!({})), [Some(9), None]);
-        assert_eq!(limit(Some(9), json!({"max_tokens": 5})), [Some(5), None]);
-        assert_eq!(limit(Some(9), json!({"max_tokens": 50})), [Some(9), None]);
-        assert_eq!(limit(Some(9), json!({"max_completion_tokens": 50})), [None, Some(9)]);
-        assert_eq!(limit(None, json!({"max_completion_tokens": 50})), [None, Some(50)]);
+        assert_eq!(limits(None, json!({})), [None, None]);
+        assert_eq!(limits(Some(9), json!({})), [Some(9), None]);
+        assert_eq!(limits(Some(9), json!({"max_tokens": 5})), [Some(5), None]);
+        assert_eq!(limits(Some(9), json!({"max_tokens": 50})), [Some(9), None]);
+        assert_eq!(limits(Some(9), json!({"max_completion_tokens": 50})), [Some(9), None]);
+        assert_eq!(limits(Some(9), json!({"max_completion_tokens": 5, "max_tokens": 50})), [Some(5), None]);
+        assert_eq!(limits(Some(9), json!({"max_completion_tokens": 50, "max_tokens": 5})), [Some(5), None]);
+        assert_eq!(
+            limits(Some(9), json!({"max_completion_tokens": 50, "max_tokens": null})),
+            [Some(9), None]
+        );
+        assert_eq!(limits(None, json!({"max_completion_tokens": 50})), [None, Some(50)]);
+        assert_eq!(limits(None, json!({"max_completion_tokens": 50, "max_tokens": 60})), [Some(50), None]);
+        assert!(wishing(Some(9), json!({"max_tokens": 1e9})).unwrap_err().message.contains("max_tokens"));
     }
 
     #[test]

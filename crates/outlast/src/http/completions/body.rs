@@ -2,7 +2,7 @@
 
 use axum::http::HeaderMap;
 use outlast_core::{Brief, ConversationId, MessageId, Prompt, RequestId, ToolSpec, WhenBusy};
-use outlast_engine::StartRequest;
+use outlast_engine::{StartRequest, accept_options};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -35,7 +35,7 @@ pub(crate) struct CompletionBody {
     #[serde(rename = "whenBusy")]
     when_busy: Option<WhenBusyName>,
     metadata: Option<Map<String, Value>>,
-    /// Known to the upstream, or to nobody: it will say so.
+    /// For the upstream, if they are on the list of those that are passed on.
     #[serde(flatten)]
     options: Map<String, Value>,
 }
@@ -87,6 +87,8 @@ impl CompletionBody {
         let named = request_id(headers, self.request_id).map_err(Problem::into_wrong)?;
         let messages = messages::to_context(self.messages.ok_or_else(|| missing("messages"))?)?;
         let last = messages.last().cloned().ok_or_else(|| Problem::wrong("messages", "must not be empty"))?;
+        let options = accept_options(self.options)
+            .map_err(|refused| Problem::invalid(&refused.name, refused.reason))?;
         let tools = self.tools.unwrap_or_default().into_iter();
         let tools = tools.map(|ToolBody::Function { function }| function).collect();
         Ok(StartRequest {
@@ -97,7 +99,7 @@ impl CompletionBody {
             request: answer.as_deref().map(RequestId::from).or(named),
             brief: Brief {
                 model,
-                prompt: Some(Prompt { messages, tools, options: self.options }),
+                prompt: Some(Prompt { messages, tools, options }),
                 answer_id: answer.map(MessageId::from),
                 metadata: self.metadata.map(Value::Object),
                 ..Brief::default()
@@ -205,6 +207,36 @@ mod tests {
             let problem = request(body.clone()).expect_err(&body.to_string()).to_json();
             assert_eq!((&problem["status"], &problem["field"]), (&json!(400), &json!(field)), "{body}");
         }
+    }
+
+    #[test]
+    fn an_option_that_is_not_passed_on_is_refused_by_name() {
+        let said = json!([{"role": "user", "content": "hi"}]);
+        for (name, value) in [
+            ("provider", json!({"order": ["x"]})),
+            ("service_tier", json!("priority")),
+            ("functions", json!([])),
+            ("logprobs", json!(true)),
+            ("max_tokens", json!(1e9)),
+            ("max_completion_tokens", json!("many")),
+        ] {
+            let problem =
+                request(json!({"model": "m", "messages": said, name: value})).unwrap_err().to_json();
+            assert_eq!((&problem["status"], &problem["field"]), (&json!(422), &json!(name)), "{problem}");
+        }
+        let usual =
+            json!({"model": "m", "messages": said, "n": 1, "store": false, "seed": null, "top_p": 0.9});
+        assert_eq!(json!(request(usual).unwrap().brief.prompt.unwrap().options), json!({"top_p": 0.9}));
+    }
+
+    #[test]
+    fn i20_arguments_that_are_nested_too_deep_are_kept_as_text() {
+        let arguments = format!("{}1{}", r#"{"a":"#.repeat(100), "}".repeat(100));
+        let call = json!({"id": "a", "type": "function", "function": {"name": "t", "arguments": arguments}});
+        let said = json!([{"role": "assistant", "tool_calls": [call]}, {"role": "user", "content": "hi"}]);
+        let prompt = request(json!({"model": "m", "messages": said})).unwrap().brief.prompt.unwrap();
+        let kept = Part::ToolUse { id: "a".into(), name: "t".into(), input: json!(arguments) };
+        assert!(prompt.messages[0].parts == [kept]);
     }
 
     #[test]

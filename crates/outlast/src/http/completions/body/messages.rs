@@ -1,7 +1,7 @@
-//! The messages of a chat completion. Fields that Outlast has no use for are passed over: libraries send
-//! back whole answers, with whatever their provider put there.
+//! The messages of a chat completion. Unknown fields are ignored: libraries send back whole answers, with whatever
+//! their provider put there.
 
-use outlast_core::{ContextMessage, Part, Role};
+use outlast_core::{ContextMessage, DEPTH_MAX, Part, Role, depth};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ enum RoleName {
     Tool,
 }
 
-/// Text, or parts of text and pictures.
+/// Text, or a list of text and images.
 struct Content(Vec<Part>);
 
 impl<'de> Deserialize<'de> for Content {
@@ -79,13 +79,14 @@ struct FunctionCall {
 impl From<ToolCall> for Part {
     fn from(call: ToolCall) -> Part {
         let ToolCall { id, function: FunctionCall { name, arguments } } = call;
-        // Models write what is no object now and then. It goes back to them as it was.
-        let input = serde_json::from_str(&arguments).ok().filter(Value::is_object);
+        // Now and then models write what is not an object, or nest it too deep to be stored. It goes back to them
+        // as it was.
+        let storable = |input: &Value| input.is_object() && depth(input) <= DEPTH_MAX;
+        let input = serde_json::from_str(&arguments).ok().filter(storable);
         Part::ToolUse { id, name, input: input.unwrap_or(Value::String(arguments)) }
     }
 }
 
-/// What a model is given for these messages.
 pub(super) fn to_context(messages: Vec<MessageBody>) -> Result<Vec<ContextMessage>, Problem> {
     messages.into_iter().enumerate().map(|(place, message)| to_message(place, message)).collect()
 }

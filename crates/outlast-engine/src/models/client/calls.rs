@@ -1,19 +1,22 @@
-//! Tool calls that are being written. Their arguments come in pieces, those of several calls perhaps by
-//! turns; each is handed on when it is complete.
+//! Tool calls that are being written. Their arguments come in pieces, and those of several calls may alternate.
+//! Each call is handed on when it is complete.
 
-use outlast_core::Piece;
+use outlast_core::{DEPTH_MAX, Piece, depth};
 use serde_json::{Map, Value};
 
 use super::failures::{too_long, transient};
-use super::wire::Out;
+use super::reading::Out;
 
-/// The calls that are being written may hold this much together. More is a broken or a hostile upstream.
-pub(super) const CALL_BYTES_MAX: usize = 1024 * 1024;
-/// One answer may ask for so many tools. An endless list must not grow the log for ever.
-pub(super) const CALLS_MAX: usize = 128;
+/// How much the calls that are being written may hold together. It is more than a model can write, and the event
+/// that records one call stays below 1 MiB even if every character has to be escaped.
+pub(in super::super) const CALL_BYTES_MAX: usize = 512 * 1024;
+/// How many tools one answer may ask for. An endless list must not grow the log forever.
+pub(in super::super) const CALLS_MAX: usize = 128;
+/// An id becomes part of paths and of every later request.
+const ID_BYTES_MAX: usize = 256;
 
 #[derive(Default)]
-pub(super) struct Calls {
+pub(in super::super) struct Calls {
     open: Vec<Open>,
     begun: usize,
     bytes: usize,
@@ -26,33 +29,33 @@ struct Open {
     id: String,
     name: String,
     arguments: String,
-    /// Which of the answer's calls it is, from 1.
+    /// Its place among the answer's calls, from 1.
     number: usize,
 }
 
-/// A piece of a call, as OpenAI-compatible upstreams send it. Nothing in it can be relied on.
-pub(super) struct Delta<'a> {
-    pub(super) index: Option<u64>,
-    pub(super) id: &'a str,
-    pub(super) name: &'a str,
-    pub(super) arguments: &'a str,
+/// A piece of a call, as OpenAI-compatible upstreams send it. Any field may be missing or wrong.
+pub(in super::super) struct Delta<'a> {
+    pub(in super::super) index: Option<u64>,
+    pub(in super::super) id: &'a str,
+    pub(in super::super) name: &'a str,
+    pub(in super::super) arguments: &'a str,
 }
 
 impl Calls {
-    /// Takes in a piece: the beginning of a call, or more of one.
-    pub(super) fn add(&mut self, delta: &Delta<'_>, out: &mut Out) {
+    /// Adds a piece: the beginning of a call, or more of one.
+    pub(in super::super) fn add(&mut self, delta: &Delta<'_>, out: &mut Out) {
         let place = match self.place(delta) {
             Some(place) => place,
-            // White space after a call that was handed on; it changes nothing.
+            // White space after a call that was handed on changes nothing.
             None if delta.name.is_empty() && delta.arguments.trim().is_empty() => return,
             None => {
-                // What is a whole object now cannot become another by more text.
+                // A complete object cannot become another one by adding text.
                 self.hand_on_whole(out);
                 self.begin(delta.index, delta.id, delta.name, out);
                 self.open.len().saturating_sub(1)
             }
         };
-        // There is none if there were too many.
+        // There is no such call if there were too many.
         let Some(call) = self.open.get_mut(place) else { return };
         for (known, said) in [(&mut call.id, delta.id), (&mut call.name, delta.name)] {
             if known.is_empty() {
@@ -63,8 +66,7 @@ impl Calls {
         self.more_at(place, delta.arguments, out);
     }
 
-    /// A call begins.
-    pub(super) fn begin(&mut self, index: Option<u64>, id: &str, name: &str, out: &mut Out) {
+    pub(in super::super) fn begin(&mut self, index: Option<u64>, id: &str, name: &str, out: &mut Out) {
         self.begun += 1;
         if self.begun > CALLS_MAX {
             return out.fail(too_long(&format!("the answer asks for more than {CALLS_MAX} tools")));
@@ -76,29 +78,28 @@ impl Calls {
         self.open.push(Open { index, id, name, arguments: String::new(), number: self.begun });
     }
 
-    /// More arguments for the call with this index, if there is one.
-    pub(super) fn more(&mut self, index: Option<u64>, arguments: &str, out: &mut Out) {
+    /// Adds arguments to the call with this index, if there is one.
+    pub(in super::super) fn more(&mut self, index: Option<u64>, arguments: &str, out: &mut Out) {
         if let Some(place) = self.open.iter().rposition(|call| call.index == index) {
             self.more_at(place, arguments, out);
         }
     }
 
-    /// The call with this index is complete, if there is one.
-    pub(super) fn complete(&mut self, index: Option<u64>, out: &mut Out) {
+    /// Hands on the call with this index, if there is one.
+    pub(in super::super) fn complete(&mut self, index: Option<u64>, out: &mut Out) {
         if let Some(place) = self.open.iter().rposition(|call| call.index == index) {
             self.hand_on(place, out);
         }
     }
 
-    /// The answer is at its end, and so are its calls.
-    pub(super) fn complete_all(&mut self, out: &mut Out) {
+    pub(in super::super) fn complete_all(&mut self, out: &mut Out) {
         while !self.open.is_empty() {
             self.hand_on(0, out);
         }
     }
 
-    /// Which call a piece belongs to. Some upstreams leave out the index, some give every call the same:
-    /// then a new id, or a new name where there are no ids, tells that another call begins.
+    /// The call that a piece belongs to. Some upstreams leave out the index, and some give every call the same.
+    /// Then a new id, or a new name where there are no ids, says that another call begins.
     fn place(&self, delta: &Delta<'_>) -> Option<usize> {
         let place = match delta.index {
             Some(_) => self.open.iter().rposition(|call| call.index == delta.index)?,
@@ -117,7 +118,7 @@ impl Calls {
         }
     }
 
-    /// Counts what arrived. Too much of it breaks the answer.
+    /// Counts what arrived. Too much of it fails the attempt.
     fn has_room(&mut self, added: usize, out: &mut Out) -> bool {
         self.bytes = self.bytes.saturating_add(added);
         if added > 0 {
@@ -142,19 +143,25 @@ impl Calls {
         if name.is_empty() {
             return out.fail(transient("upstream asked for a tool without a name"));
         }
-        let id = if id.is_empty() { format!("call_{number}") } else { id };
+        let id = if is_usable(&id) { id } else { format!("call_{number}") };
         let bytes = arguments.len();
         out.call(Piece::ToolCall { id, name, input: input(arguments) }, bytes);
     }
 }
 
-/// The arguments as an object, or as the very text if they are none.
+/// Whether an id can stand in a path. Another one is replaced: it only ties a call to its result.
+fn is_usable(id: &str) -> bool {
+    let dots = id == "." || id == "..";
+    !id.is_empty() && id.len() <= ID_BYTES_MAX && !dots && !id.contains(char::is_control)
+}
+
+/// The arguments as an object, or literally as text if they are not an object or are nested too deep to be stored.
 fn input(arguments: String) -> Value {
     if arguments.trim().is_empty() {
         return Value::Object(Map::new());
     }
     match serde_json::from_str(&arguments) {
-        Ok(Value::Object(object)) => Value::Object(object),
+        Ok(object @ Value::Object(_)) if depth(&object) <= DEPTH_MAX => object,
         _ => Value::String(arguments),
     }
 }

@@ -1,40 +1,37 @@
-//! What an upstream's failure means for the next attempt. Decided here and nowhere else.
+//! What an upstream's failure means for the next attempt. It is decided here and nowhere else.
 
 use std::time::Duration;
 
-use hyper::header::{HeaderMap, RETRY_AFTER};
 use outlast_core::{Failure, FailureClass};
+use reqwest::header::{HeaderMap, RETRY_AFTER};
 use serde_json::Value;
 
-use super::exchange::Broken;
+use super::body::Broken;
 use super::settings::Secret;
 
 /// How much of an upstream's error text is kept.
 const ERROR_CHARS_MAX: usize = 500;
 
 /// A failure that may pass.
-pub(super) fn transient(message: &str) -> Failure {
+pub(in super::super) fn transient(message: &str) -> Failure {
     Failure { class: FailureClass::Transient, message: message.to_owned(), retry_after: None }
 }
 
-/// A failure that another try would meet again.
-pub(super) fn invalid(message: &str) -> Failure {
+/// A failure that a retry would meet again.
+pub(in super::super) fn invalid(message: &str) -> Failure {
     Failure { class: FailureClass::Invalid, ..transient(message) }
 }
 
-/// More than is allowed here.
+/// A failure because an answer is larger than a limit.
 pub(super) fn too_long(message: &str) -> Failure {
     Failure { class: FailureClass::TooLong, ..transient(message) }
 }
 
 pub(super) fn broken(broken: &Broken) -> Failure {
-    transient(match broken {
-        Broken::Connect => "cannot connect to the upstream",
-        Broken::Connection => "the connection to the upstream broke",
-    })
+    transient(&broken.to_string())
 }
 
-/// The upstream answered with something else than 200.
+/// The upstream responded with a status other than 200.
 pub(super) fn answered(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(body);
     let parsed: Option<Value> = serde_json::from_str(&text).ok();
@@ -44,15 +41,14 @@ pub(super) fn answered(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure
     Failure { class: classify(Some(status), &text), message, retry_after }
 }
 
-/// The upstream said after a 200 that it cannot go on. `error` is what it says about it.
-pub(super) fn broke_off(error: &Value) -> Failure {
+/// The upstream reported an error after a 200.
+pub(in super::super) fn broke_off(error: &Value) -> Failure {
     let said = message(error).unwrap_or("no reason given");
     let class = classify(status(error), &error.to_string());
     Failure { class, ..transient(&format!("upstream broke off: {said}")) }
 }
 
-/// Takes everything out of a message that is for the upstream alone, then cuts it to a sensible length:
-/// the other way round, half a key could be left at its end.
+/// Hides secrets in a message, then shortens it. The other way round, half a key could be left at its end.
 pub(super) fn without(secrets: &[Secret], message: &str) -> String {
     let mut message = message.to_owned();
     for secret in secrets {
@@ -61,13 +57,13 @@ pub(super) fn without(secrets: &[Secret], message: &str) -> String {
     message.chars().take(ERROR_CHARS_MAX).collect()
 }
 
-/// What a status and the words beside it say about trying again. Without a status the upstream broke off
-/// for reasons of its own.
+/// Whether to retry, by a status and the text beside it. Without a status the upstream broke off for reasons of its
+/// own.
 fn classify(status: Option<u16>, words: &str) -> FailureClass {
     match status {
         Some(429) => FailureClass::RateLimited,
         Some(413) => FailureClass::ContextTooLong,
-        // Some servers say 500 to a prompt that is too long: it would be as long the next time.
+        // Some servers respond with 500 to a prompt that is too long. It would be as long the next time.
         _ if holds(words, CONTEXT_TOO_LONG) => FailureClass::ContextTooLong,
         None | Some(408 | 425 | 500..) => match holds(words, REFUSED) && status.is_none() {
             true => FailureClass::Refused,
@@ -78,10 +74,10 @@ fn classify(status: Option<u16>, words: &str) -> FailureClass {
     }
 }
 
-/// The provider will not answer this, whoever asks and how often.
+/// Marks of a request that the provider will never answer.
 const REFUSED: &[&str] = &["content_policy", "content_filter", "flagged_input", "requires moderation"];
 
-/// The model cannot read that much.
+/// Marks of a prompt that is too long for the model.
 const CONTEXT_TOO_LONG: &[&str] = &[
     "context_length_exceeded",
     "maximum context length",
@@ -102,7 +98,7 @@ fn message(body: &Value) -> Option<&str> {
     places.into_iter().flatten().find_map(Value::as_str)
 }
 
-/// The status that an error would have had outside of a stream.
+/// The status that an error would have outside a stream.
 fn status(error: &Value) -> Option<u16> {
     let code = &error["code"];
     let number = code.as_u64().or_else(|| code.as_str()?.parse().ok());
@@ -130,8 +126,8 @@ fn named(name: &str) -> Option<u16> {
     })
 }
 
-/// How long the upstream wants to be left alone: milliseconds, seconds or a date. Anything else, also what
-/// is over already, is as good as nothing. How long anybody waits at most is a rule of the core.
+/// How long the upstream asks us to wait: milliseconds, seconds or a date. Anything else is ignored, and so is a
+/// time that has passed. The core limits the wait.
 fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(millis) = text("retry-after-ms").and_then(number) {
@@ -146,14 +142,14 @@ fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     Duration::try_from(date.duration_since(now)).ok()
 }
 
-/// The two forms of a date that HTTP has given up but that must still be understood (RFC 9110, 5.6.7).
+/// The two obsolete forms of a date that must still be understood (RFC 9110, 5.6.7).
 fn old_date(text: &str) -> Option<jiff::Timestamp> {
     let forms = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
     let date = forms.iter().find_map(|form| jiff::civil::DateTime::strptime(form, text).ok())?;
     Some(date.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp())
 }
 
-/// A count of something. Rust would also read `inf`, `NaN` and a sign.
+/// A plain number. Rust would also parse `inf`, `NaN` and a sign.
 fn number(text: &str) -> Option<f64> {
     text.parse().ok().filter(|_| text.starts_with(|first: char| first.is_ascii_digit()))
 }
@@ -164,8 +160,8 @@ fn seconds(count: f64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::{HeaderName, HeaderValue};
     use outlast_core::{RETRY_WAIT_MAX, Rules, retry_delay};
+    use reqwest::header::{HeaderName, HeaderValue};
     use serde_json::json;
 
     use super::*;

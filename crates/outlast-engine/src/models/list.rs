@@ -1,4 +1,4 @@
-//! The models by their names in the settings.
+//! The list of models, by their names in the settings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use outlast_core::{Context, Failure, FailureClass};
 
+use super::{Model, ModelStream};
 use crate::error::CommandError;
-use crate::models::{Model, ModelStream};
 
-/// Who can answer, and how long each may be silent.
+/// The models, and how long each may be silent.
 pub struct Models {
     by_name: BTreeMap<String, Arc<dyn Model>>,
-    /// Those that may be silent for longer or shorter than the rest.
+    /// Only of models with a limit of their own.
     idle: BTreeMap<String, Duration>,
 }
 
 impl Models {
-    /// Models by name; the one called `default` answers when none is asked for.
+    /// The model called `default` answers when a request names none.
     pub fn new(by_name: BTreeMap<String, Arc<dyn Model>>) -> Models {
         Models { by_name, idle: BTreeMap::new() }
     }
 
-    /// The same, but nothing from these models for so long ends an attempt, whatever holds for the rest.
+    /// Sets how long these models may be silent before an attempt fails, in place of the common limit.
     #[must_use]
     pub fn with_idle(self, idle: BTreeMap<String, Duration>) -> Models {
         Models { idle, ..self }
@@ -32,7 +32,7 @@ impl Models {
         self.by_name.keys().cloned().collect()
     }
 
-    /// The name to record for what was asked.
+    /// The name to record for the model that a request asks for.
     pub(crate) fn resolve(&self, asked: Option<&str>) -> Result<String, CommandError> {
         let name = asked.unwrap_or("default");
         match self.by_name.get_key_value(name) {
@@ -41,7 +41,7 @@ impl Models {
         }
     }
 
-    /// How long a model may be silent, if it differs from the rest.
+    /// How long a model may be silent, if it has a limit of its own.
     pub(crate) fn idle(&self, name: &str) -> Option<Duration> {
         self.idle.get(name).copied()
     }
@@ -50,7 +50,7 @@ impl Models {
         match self.by_name.get(name) {
             Some(model) => model.call(context),
             None => {
-                let message = format!("the model {name:?} is not in the settings any more");
+                let message = format!("the model {name:?} is no longer in the settings");
                 let failure = Failure { class: FailureClass::Invalid, message, retry_after: None };
                 Box::pin(futures_util::stream::iter([Err(failure)]))
             }

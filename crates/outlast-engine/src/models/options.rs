@@ -1,0 +1,126 @@
+//! The options of a call that clients may set, under OpenAI's names.
+//!
+//! Only these reach an upstream. Others could choose a dearer model or route, switch on tools that cost money, or
+//! ask for what Outlast cannot show. `docs/models.md` lists them.
+
+use outlast_core::{DEPTH_MAX, depth};
+use serde_json::{Map, Value, json};
+
+/// Passed on to upstreams.
+const PASSED: &[&str] = &[
+    "chat_template_kwargs",
+    "frequency_penalty",
+    "logit_bias",
+    "max_completion_tokens",
+    "max_tokens",
+    "min_p",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "prompt_cache_key",
+    "reasoning",
+    "reasoning_effort",
+    "repetition_penalty",
+    "response_format",
+    "safety_identifier",
+    "seed",
+    "stop",
+    "temperature",
+    "thinking",
+    "tool_choice",
+    "top_k",
+    "top_p",
+    "user",
+    "verbosity",
+];
+/// The two names for how many tokens an answer may have.
+pub(super) const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
+
+/// An option that no upstream will get.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} {reason}")]
+pub struct RefusedOption {
+    /// As the client wrote it.
+    pub name: String,
+    /// Continues a sentence that begins with the name.
+    pub reason: String,
+}
+
+/// The options that are passed on. Those without a value are left out, and so are those that ask for what happens
+/// anyway: some clients send them with every request.
+pub fn accept_options(options: Map<String, Value>) -> Result<Map<String, Value>, RefusedOption> {
+    let mut accepted = Map::new();
+    for (name, value) in options {
+        let refused = |reason: String| Err(RefusedOption { name: name.clone(), reason });
+        if value.is_null() || is_default(&name, &value) {
+            continue;
+        }
+        if !PASSED.contains(&name.as_str()) {
+            return refused("is not an option that is passed on to models".to_owned());
+        }
+        if LIMITS.contains(&name.as_str()) && value.as_u64().is_none_or(|tokens| tokens == 0) {
+            return refused("must be a whole number of at least 1".to_owned());
+        }
+        if depth(&value) > DEPTH_MAX {
+            return refused(format!("is nested deeper than {DEPTH_MAX} levels"));
+        }
+        accepted.insert(name, value);
+    }
+    Ok(accepted)
+}
+
+fn is_default(name: &str, value: &Value) -> bool {
+    match name {
+        "n" => *value == 1,
+        "logprobs" | "store" => *value == false,
+        "top_logprobs" => *value == 0,
+        "modalities" => *value == json!(["text"]),
+        "service_tier" => *value == "auto" || *value == "default",
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn accept(options: Value) -> Result<Value, String> {
+        let accepted = accept_options(options.as_object().unwrap().clone());
+        accepted.map(Value::Object).map_err(|refused| refused.to_string())
+    }
+
+    #[test]
+    fn only_known_options_are_passed_on_and_others_are_refused_by_name() {
+        let known = json!({"temperature": 0.5, "response_format": {"type": "json_object"}, "top_k": 3});
+        assert_eq!(accept(known.clone()), Ok(known));
+        for name in ["models", "provider", "plugins", "functions", "web_search_options", "model", "stream"] {
+            let refused = accept(json!({name: ["x"]})).unwrap_err();
+            assert_eq!(refused, format!("{name} is not an option that is passed on to models"));
+        }
+    }
+
+    #[test]
+    fn what_happens_anyway_may_be_asked_for() {
+        let defaults = json!({"n": 1, "logprobs": false, "top_logprobs": 0, "store": false,
+            "modalities": ["text"], "service_tier": "auto", "seed": null, "provider": null});
+        assert_eq!(accept(defaults), Ok(json!({})));
+        for dearer in [json!({"n": 2}), json!({"service_tier": "priority"}), json!({"logprobs": true})] {
+            accept(dearer).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_limit_that_is_not_a_whole_number_is_refused() {
+        for limit in [json!(1e9), json!("many"), json!(-1), json!(0), json!([5]), json!(10.0)] {
+            for name in LIMITS {
+                let refused = accept(json!({name: limit})).unwrap_err();
+                assert_eq!(refused, format!("{name} must be a whole number of at least 1"));
+            }
+        }
+    }
+
+    #[test]
+    fn i20_an_option_that_is_nested_too_deep_is_refused() {
+        let deep = (0..=DEPTH_MAX).fold(json!(1), |inner, _| json!([inner]));
+        assert!(accept(json!({"stop": deep})).unwrap_err().contains("deeper than 64"));
+    }
+}
