@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::generation::{Phase, Segment};
 use crate::message::plain_text;
@@ -24,22 +25,28 @@ pub enum DocumentChange {
 }
 
 /// A conversation, as clients see it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Conversation)]
 pub struct ConversationDocument {
     /// Its id.
     pub id: ConversationId,
     /// Its title.
+    #[schema(required)]
     pub title: Option<String>,
     /// Free JSON of the client.
+    #[schema(required)]
     pub metadata: Option<Value>,
     /// What is going on in it.
     pub generation_status: ConversationStatus,
     /// The current or last generation.
+    #[schema(required)]
     pub current_generation_id: Option<GenerationId>,
     /// Its sandbox, if it has one.
+    #[schema(required)]
     pub sandbox_id: Option<String>,
     /// Where that sandbox can be seen.
+    #[schema(required)]
     pub sandbox_url: Option<String>,
     /// Files worked on.
     pub files: Vec<Value>,
@@ -52,7 +59,7 @@ pub struct ConversationDocument {
 }
 
 /// What is going on in a conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationStatus {
     /// Nothing, and nothing was.
@@ -74,8 +81,9 @@ pub enum ConversationStatus {
 }
 
 /// A generation, as clients see it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Generation)]
 pub struct GenerationDocument {
     /// Its id.
     pub id: GenerationId,
@@ -85,6 +93,7 @@ pub struct GenerationDocument {
     pub message_id: MessageId,
     /// The message that answers it: the id that the client chose, else its first words' once there are any.
     #[serde(default)]
+    #[schema(required)]
     pub answer_id: Option<MessageId>,
     /// The client's name for the request.
     pub request_id: RequestId,
@@ -93,14 +102,18 @@ pub struct GenerationDocument {
     /// Everything said, in the order of the log.
     pub content_parts: Vec<Part>,
     /// The decision it waits for.
+    #[schema(required)]
     pub pending_approval: Option<Approval>,
     /// The sandbox it uses.
+    #[schema(required)]
     pub sandbox_id: Option<String>,
     /// Whether that sandbox sleeps.
     pub is_paused: bool,
     /// Why it failed.
+    #[schema(required)]
     pub error_message: Option<String>,
     /// How it ended: why the model stopped, why it was cancelled, or the code of the failure.
+    #[schema(required)]
     pub end_reason: Option<String>,
     /// Tokens read.
     pub input_tokens: u64,
@@ -113,14 +126,18 @@ pub struct GenerationDocument {
     /// Which model.
     pub model: String,
     /// Free JSON of the client.
+    #[schema(required)]
     pub metadata: Option<Value>,
     /// The failed generation that this one takes up again.
+    #[schema(required)]
     pub retry_of: Option<RetryOf>,
     /// When it was accepted.
     pub created_at: Timestamp,
     /// When its first call began.
+    #[schema(required)]
     pub started_at: Option<Timestamp>,
     /// When it ended.
+    #[schema(required)]
     pub completed_at: Option<Timestamp>,
     /// Its first event.
     pub first_seq: Seq,

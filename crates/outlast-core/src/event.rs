@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::{
     CancelReason, Decision, GenerationId, Message, MessageId, Producer, Prompt, RequestId, RetryOf, Seq,
@@ -11,22 +12,25 @@ use crate::{
 };
 
 /// One event in its place.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, ToSchema)]
 pub struct Entry {
     /// Its position.
     pub seq: Seq,
     /// When it was decided.
     pub ts: Timestamp,
     /// Which generation it belongs to, if any.
+    #[schema(rename = "generationId", required)]
     pub generation: Option<GenerationId>,
     /// The client's name for the request that began that generation.
+    #[schema(rename = "requestId", required)]
     pub request: Option<RequestId>,
     /// What happened.
+    #[serde(flatten)]
     pub event: Event,
 }
 
 /// What happened. Names on the wire stand beside each variant; PROTOCOL.md explains them to clients.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
 pub enum Event {
     /// Title or metadata were set.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::message::{TextKind, push_text};
 use crate::{
@@ -87,7 +88,7 @@ pub struct Generation {
 }
 
 /// An attempt that waits for its time, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduledRetry {
     /// Which attempt.
@@ -134,7 +135,7 @@ pub enum Phase {
 }
 
 /// A tool about which a person is asked.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
     /// Which call.
@@ -149,7 +150,7 @@ pub struct Approval {
 }
 
 /// What a person decided.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Decided {
     /// How.
@@ -311,7 +312,7 @@ impl Generation {
 }
 
 /// The status of a generation as clients see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationStatus {
     /// Accepted, waiting for its turn.

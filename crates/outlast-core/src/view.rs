@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::documents::{ConversationDocument, conversation_document, segment_message};
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// Everything needed to show a conversation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationView {
     /// The conversation itself.
@@ -22,8 +23,10 @@ pub struct ConversationView {
     /// Whether there are older ones.
     pub has_more: bool,
     /// The generation under way.
+    #[schema(required)]
     pub active_run: Option<ActiveRun>,
     /// How the last generation ended, while none is under way.
+    #[schema(required)]
     pub last_end: Option<LastEnd>,
     /// Those that wait behind it, oldest first: the next becomes the active run when this one ends.
     pub queue: Vec<QueuedRun>,
@@ -36,7 +39,7 @@ pub struct ConversationView {
 }
 
 /// The generation under way, in short.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActiveRun {
     /// Which.
@@ -50,6 +53,7 @@ pub struct ActiveRun {
     /// Which attempt.
     pub attempt: u32,
     /// When it began.
+    #[schema(required)]
     pub started_at: Option<Timestamp>,
     /// How many wait behind it.
     pub queued: usize,
@@ -62,7 +66,7 @@ pub struct ActiveRun {
 }
 
 /// How a generation ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastEnd {
     /// Which.
@@ -70,13 +74,15 @@ pub struct LastEnd {
     /// How.
     pub status: GenerationStatus,
     /// Why the model stopped, why it was cancelled, or the code of the failure.
+    #[schema(required)]
     pub reason: Option<String>,
     /// Why it failed, for a person.
+    #[schema(required)]
     pub error_message: Option<String>,
 }
 
 /// A generation that waits for its turn, in short.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuedRun {
     /// Which.
