@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::entries::Entries;
-use crate::event::json_bytes;
 use crate::generation::Phase;
+use crate::json::json_bytes;
 use crate::message::plain_text;
 use crate::observe::observe_stream;
 use crate::{

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
+use crate::json::json_bytes;
 use crate::{
     CancelReason, Decision, GenerationId, Message, MessageId, Producer, Prompt, RequestId, RetryOf, Seq,
     Timestamp, ToolStream,
@@ -13,6 +14,7 @@ use crate::{
 
 /// One event in its place.
 #[derive(Clone, Debug, PartialEq, ToSchema)]
+#[schema(as = LogEvent)]
 pub struct Entry {
     /// Its position.
     pub seq: Seq,
@@ -319,11 +321,6 @@ impl Event {
     pub fn is_text(&self) -> bool {
         matches!(self, Event::ChatDelta { .. } | Event::ThinkingDelta { .. })
     }
-}
-
-/// How long a value is when it is written down.
-pub(crate) fn json_bytes(value: &Value) -> usize {
-    value.to_string().len()
 }
 
 /// Serde reads null as "absent"; here it is a value that somebody set.

@@ -63,7 +63,9 @@ id!(
 );
 
 /// An event's position in its conversation: 1, 2, 3, … with no holes. Zero is "before the first".
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
+)]
 #[serde(transparent)]
 pub struct Seq(pub u64);
 

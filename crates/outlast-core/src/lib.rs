@@ -15,6 +15,7 @@ mod entries;
 mod event;
 mod generation;
 mod ids;
+mod json;
 mod message;
 mod next;
 mod observe;
@@ -44,6 +45,7 @@ pub use documents::{
 pub use event::{Entry, Event};
 pub use generation::{Approval, Decided, Generation, GenerationStatus, Phase, ScheduledRetry, Segment};
 pub use ids::{ConversationId, GenerationId, MessageId, RequestId, Seq, UserId};
+pub use json::{DEPTH_MAX, depth};
 pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};
 pub use next::{Effect, Next, Surroundings, next};
 pub use observe::{CallEnd, Piece, Report, Streamed, observe};

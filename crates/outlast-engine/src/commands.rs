@@ -254,11 +254,11 @@ impl Engine {
         &self,
         user: &UserId,
         id: &ConversationId,
-        title: Option<String>,
+        title: Option<Option<String>>,
         metadata: Option<Value>,
     ) -> Result<(), CommandError> {
         self.must_own(user, id).await?;
-        let command = Command::Update { title, metadata, request: None };
+        let command = Command::Update { title: title.flatten(), metadata, request: None };
         self.command(id, user, command, CommandOptions::default()).await?;
         Ok(())
     }

@@ -54,7 +54,8 @@ pub(crate) async fn serve(
         tracing::info!(conversations = taken_up, "took up unfinished work");
     }
     let connections = TaskTracker::new();
-    let app = App::new(engine.clone(), connections.clone(), config.limits.body_bytes, insecure);
+    let store = config.store.url.split(':').next().unwrap_or_default();
+    let app = App::new(engine.clone(), connections.clone(), store, config.limits.body_bytes, insecure);
     let router = http::router(app.clone());
     announce(address);
 

@@ -8,19 +8,22 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream, StreamExt};
-use outlast_core::{ConversationId, ConversationView, GenerationId, Heads, Seq};
+use outlast_core::{ConversationId, ConversationView, Entry, GenerationId, Heads, RequestId, Seq, Timestamp};
 use outlast_engine::{CommandError, FollowError, Follower};
 use outlast_store::Record;
-use serde::Serialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::time::Interval;
 use tokio_util::sync::CancellationToken;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Params};
+use super::body::Id;
 use super::conversations::MESSAGES_USUAL;
 use super::error::Problem;
+use super::query::{Query, Whole, limit};
 
 /// A silent stream says at least this often that it is alive.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -28,17 +31,62 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 const EVENTS_USUAL: usize = 100;
 const EVENTS_MOST: usize = 1_000;
 
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(of_generation)).routes(routes!(of_conversation))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventsQuery {
+    /// Only events after this position. Wins over `Last-Event-ID`.
+    #[param(value_type = Option<u64>)]
+    after: Option<Whole>,
+    /// A stream (`sse`), or one page of it (`json`).
+    #[serde(default)]
+    #[param(default = "sse", required = false)]
+    format: Format,
+    /// Events of a page at most; more than 1000 means 1000.
+    #[param(value_type = Option<u64>, minimum = 1, default = 100)]
+    limit: Option<Whole>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, PartialEq, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = EventFormat)]
+pub(crate) enum Format {
+    #[default]
+    Sse,
+    Json,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AfterQuery {
+    /// Only events after this position. Wins over `Last-Event-ID`.
+    #[param(value_type = Option<u64>)]
+    after: Option<Whole>,
+}
+
+/// Follow a generation
+///
+/// From its first event, or after the given position; ends with the generation.
+#[utoipa::path(get, path = "/v1/generations/{id}/events", operation_id = "followGeneration", tag = "Events",
+    params(EventsQuery),
+    responses(
+        (status = 200, content((String = "text/event-stream"), (EventPage = "application/json")),
+            description = "The events: each frame has `id`, `event` and, as `data`, a `StreamEvent`. Or one page."),
+        (status = 409, description = "`cursor_ahead`."),
+        (status = 429, description = "`limit_reached`: too many followers."),
+    ))]
 pub(crate) async fn of_generation(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
-    params: Params,
+    Query(query): Query<EventsQuery>,
 ) -> Result<Response, Problem> {
-    let after = cursor(&headers, &params)?;
-    match params.text("format") {
-        Some("json") => return page(&app, &id, after, &params).await,
-        Some("sse") | None => {}
-        Some(other) => return Err(Problem::invalid("format", format!("{other:?} is not sse or json"))),
+    let after = cursor(&headers, query.after)?;
+    if query.format == Format::Json {
+        return page(&app, &id, after, limit(query.limit, EVENTS_USUAL, EVENTS_MOST)?).await;
     }
     let user = app.user();
     let follower = app.engine().follow_generation(&user, &id, after).await?;
@@ -46,14 +94,25 @@ pub(crate) async fn of_generation(
     Ok(event_stream(follow(app, follower, Instead::End)))
 }
 
+/// Follow a conversation
+///
+/// Stays open across generations. Without a position, the first event is a `snapshot`.
+#[utoipa::path(get, path = "/v1/conversations/{id}/events", operation_id = "followConversation", tag = "Events",
+    params(AfterQuery),
+    responses(
+        (status = 200, body = String, content_type = "text/event-stream",
+            description = "The events: each frame has `id`, `event` and, as `data`, a `StreamEvent`."),
+        (status = 409, description = "`cursor_ahead`."),
+        (status = 429, description = "`limit_reached`: too many followers."),
+    ))]
 pub(crate) async fn of_conversation(
     State(app): State<App>,
     Id(id): Id<ConversationId>,
     headers: HeaderMap,
-    params: Params,
+    Query(query): Query<AfterQuery>,
 ) -> Result<Response, Problem> {
     let user = app.user();
-    if let Some(after) = cursor(&headers, &params)? {
+    if let Some(after) = cursor(&headers, query.after)? {
         let follower = app.engine().follow_conversation(&user, &id, after).await?;
         follower.check().await?;
         return Ok(event_stream(follow(app, follower, Instead::GoOn)));
@@ -65,8 +124,8 @@ pub(crate) async fn of_conversation(
 }
 
 /// Where the reader stands: `?after=`, or what a browser repeats in `Last-Event-ID`.
-fn cursor(headers: &HeaderMap, params: &Params) -> Result<Option<Seq>, Problem> {
-    if let Some(after) = params.number("after")? {
+fn cursor(headers: &HeaderMap, after: Option<Whole>) -> Result<Option<Seq>, Problem> {
+    if let Some(Whole(after)) = after {
         return Ok(Some(Seq(after)));
     }
     let Some(last) = headers.get("last-event-id") else { return Ok(None) };
@@ -75,26 +134,23 @@ fn cursor(headers: &HeaderMap, params: &Params) -> Result<Option<Seq>, Problem> 
 }
 
 /// The events are the very bytes of the log, as every other reader gets them.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct EventsPage<'a> {
+pub(crate) struct EventPage<'a> {
+    #[schema(value_type = Vec<Entry>)]
     data: Vec<&'a RawValue>,
+    /// Pass this as `after` to get the next page.
     next_after: Seq,
+    /// Whether the end of the generation is in this page or before it.
     ended: bool,
 }
 
-async fn page(
-    app: &App,
-    id: &GenerationId,
-    after: Option<Seq>,
-    params: &Params,
-) -> Result<Response, Problem> {
-    let limit = params.limit(EVENTS_USUAL, EVENTS_MOST)?;
+async fn page(app: &App, id: &GenerationId, after: Option<Seq>, limit: usize) -> Result<Response, Problem> {
     let page = app.engine().events(&app.user(), id, after, limit).await?;
     let lines = page.records.iter().map(|record| serde_json::from_slice(&record.bytes));
     let data: Result<Vec<&RawValue>, _> = lines.collect();
     let data = data.map_err(|error| CommandError::Broken(error.to_string()))?;
-    Ok(axum::Json(EventsPage { data, next_after: page.after, ended: page.ended }).into_response())
+    Ok(axum::Json(EventPage { data, next_after: page.after, ended: page.ended }).into_response())
 }
 
 /// What a reader gets in place of events that are no longer kept.
@@ -182,15 +238,44 @@ pub(crate) fn frames(records: &[Record]) -> Bytes {
 }
 
 /// A view as an event. It is no event of the log: it stands for all of them up to its seq.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = SnapshotEvent)]
+pub(crate) struct Snapshot<'a> {
+    seq: Seq,
+    ts: Timestamp,
+    #[schema(required)]
+    generation_id: Option<GenerationId>,
+    #[schema(required)]
+    request_id: Option<RequestId>,
+    #[serde(rename = "type")]
+    #[schema(value_type = SnapshotType)]
+    kind: &'static str,
+    #[schema(value_type = ConversationView)]
+    payload: &'a ConversationView,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[allow(dead_code)] // only its schema is used
+enum SnapshotType {
+    Snapshot,
+}
+
+/// What a stream carries: the events of the log, or a snapshot in place of those that it leaves out.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code)] // only its schema is used: the bytes of the log are sent as they are
+pub(crate) enum StreamEvent<'a> {
+    Event(Entry),
+    Snapshot(Snapshot<'a>),
+}
+
 pub(crate) fn snapshot_event(view: &ConversationView) -> serde_json::Value {
-    json!({
-        "seq": view.last_seq,
-        "ts": outlast_engine::Clock::System.now(),
-        "generationId": null,
-        "requestId": null,
-        "type": "snapshot",
-        "payload": view,
-    })
+    let ts = outlast_engine::Clock::System.now();
+    let (seq, payload) = (view.last_seq, view);
+    let snapshot = Snapshot { seq, ts, generation_id: None, request_id: None, kind: "snapshot", payload };
+    serde_json::to_value(snapshot).expect("a view has string keys")
 }
 
 fn snapshot_frame(view: &ConversationView) -> Bytes {

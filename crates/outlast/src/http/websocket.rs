@@ -15,13 +15,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout, timeout_at};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
 use super::body::{Id, parse};
 use super::conversations::MESSAGES_USUAL;
 use super::error::Problem;
 use super::events::{KEEP_ALIVE, snapshot_event};
-use super::generations::{StartBody, started_json};
+use super::generations::{Outcome, StartBody, StartedGeneration};
 
 /// A client must say hello in this time.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,7 +63,19 @@ struct Submit {
     always: bool,
 }
 
-pub(crate) async fn connect(
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(connect))
+}
+
+/// Connect by WebSocket
+///
+/// The same events as everywhere, and commands in return. PROTOCOL.md describes the frames.
+#[utoipa::path(get, path = "/v1/conversations/{id}/ws", operation_id = "connectConversation", tag = "Events",
+    responses(
+        (status = 101, description = "Speaks WebSocket from here on."),
+        (status = 400, description = "`invalid_request`: not a WebSocket handshake."),
+    ))]
+async fn connect(
     State(app): State<App>,
     Id(id): Id<ConversationId>,
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
@@ -213,7 +227,7 @@ impl Session {
                     "type": "chat.accepted",
                     "requestId": frame.request_id,
                     "generationId": started.generation,
-                    "payload": started_json(&started),
+                    "payload": StartedGeneration::from(started.clone()),
                 });
                 Ok(answer)
             }
@@ -224,7 +238,7 @@ impl Session {
                     "type": "chat.cancel.answer",
                     "requestId": frame.request_id,
                     "generationId": generation_id,
-                    "payload": {"success": cancelled.success, "status": cancelled.status},
+                    "payload": Outcome::from(cancelled),
                 }))
             }
             // Pings of the protocol never reach a page's script; this one it can hear.
@@ -238,7 +252,7 @@ impl Session {
                     "type": "approval.submit.answer",
                     "requestId": frame.request_id,
                     "generationId": generation_id,
-                    "payload": {"success": true, "status": status},
+                    "payload": Outcome::from(status),
                 }))
             }
             other => Err(Problem::invalid("type", format!("{other:?} is not known"))),
