@@ -114,19 +114,18 @@ impl NoFields {
 
 /// The request id: in the body, or in the header that means the same.
 pub(crate) fn request_id(headers: &HeaderMap, body: Option<String>) -> Result<Option<RequestId>, Problem> {
-    let header = match headers.get("idempotency-key") {
-        Some(value) => {
-            let text =
-                value.to_str().map_err(|_| Problem::invalid("Idempotency-Key", "must be ASCII text"))?;
-            Some(text.to_owned())
-        }
-        None => None,
-    };
-    match body.or(header) {
-        Some(id) if id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX => {
-            let detail = format!("must have 1 to {REQUEST_ID_BYTES_MAX} bytes");
-            Err(Problem::invalid("requestId", detail))
-        }
-        id => Ok(id.map(RequestId::from)),
+    let header = headers.get("idempotency-key").map(|value| value.to_str().unwrap_or_default());
+    let visible = |id: &str| id.bytes().all(|byte| byte.is_ascii_graphic());
+    if header.is_some_and(|id| !fits(id) || !visible(id)) {
+        let detail = format!("must have 1 to {REQUEST_ID_BYTES_MAX} visible ASCII characters");
+        return Err(Problem::invalid("Idempotency-Key", detail));
     }
+    if body.as_deref().is_some_and(|id| !fits(id)) {
+        return Err(Problem::invalid("requestId", format!("must have 1 to {REQUEST_ID_BYTES_MAX} bytes")));
+    }
+    Ok(body.as_deref().or(header).map(RequestId::from))
+}
+
+fn fits(id: &str) -> bool {
+    (1..=REQUEST_ID_BYTES_MAX).contains(&id.len())
 }

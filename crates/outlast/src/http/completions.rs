@@ -34,6 +34,14 @@ struct StartedJob {
     status: JobStatus,
 }
 
+/// A frame of a stream of chunks, as SSE parsers hand it on.
+#[derive(ToSchema)]
+#[allow(dead_code)] // only its schema is used: `chunks` writes the bytes
+struct ChunkFrame {
+    /// A chunk of OpenAI's API, or `[DONE]`.
+    data: String,
+}
+
 /// Create a chat completion
 ///
 /// OpenAI's chat completions; the answer is durable all the same and is continued if the client disconnects.
@@ -42,7 +50,7 @@ struct StartedJob {
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "createChatCompletion", tag = "Jobs",
     responses(
         (status = 200, description = "The completion, or with `stream: true` its chunks, as OpenAI defines them.",
-            content((Object = "application/json"), (String = "text/event-stream")),
+            content((Object = "application/json"), (ChunkFrame = "text/event-stream")),
             headers(
                 ("outlast-generation-id" = String, description = "The generation, which is also the job."),
                 ("outlast-conversation-id" = String, description = "The conversation."),

@@ -21,13 +21,13 @@ pub(crate) struct Problem {
     status: StatusCode,
     code: Code,
     detail: String,
-    about: About,
+    about: Box<About>,
 }
 
 impl Problem {
     fn new(status: StatusCode, code: ProblemCode, detail: impl AsRef<str>) -> Problem {
         let detail = one_line(detail.as_ref());
-        Problem { status, code: Code::Known(code), detail, about: About::default() }
+        Problem { status, code: Code::Known(code), detail, about: Box::default() }
     }
 
     pub(crate) fn bad_json(detail: impl AsRef<str>) -> Problem {
@@ -141,7 +141,7 @@ impl Problem {
             status: self.status.as_u16(),
             detail: self.detail.clone(),
             code: self.code.clone(),
-            about: self.about.clone(),
+            about: (*self.about).clone(),
         }
     }
 
@@ -157,7 +157,7 @@ fn failed(code: String, message: &str) -> Problem {
         "upstream_refused" | "upstream_invalid_request" | "context_too_long" => StatusCode::BAD_REQUEST,
         _ => StatusCode::BAD_GATEWAY,
     };
-    Problem { status, code: Code::OfGeneration(code), detail: message.to_owned(), about: About::default() }
+    Problem { status, code: Code::OfGeneration(code), detail: message.to_owned(), about: Box::default() }
 }
 
 /// Text that may contain what a client sent, as one short line without control characters.

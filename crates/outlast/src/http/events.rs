@@ -73,8 +73,8 @@ pub(crate) struct AfterQuery {
 #[utoipa::path(get, path = "/v1/generations/{id}/events", operation_id = "followGeneration", tag = "Events",
     params(EventsQuery),
     responses(
-        (status = 200, content((String = "text/event-stream"), (EventPage = "application/json")),
-            description = "The events: each frame has `id`, `event` and, as `data`, a `StreamEvent`. Or one page."),
+        (status = 200, content((Frame = "text/event-stream"), (EventPage = "application/json")),
+            description = "The events, as a stream of frames or as one page."),
         (status = 409, description = "`cursor_ahead`."),
         (status = 429, description = "`limit_reached`: too many followers."),
     ))]
@@ -85,8 +85,9 @@ pub(crate) async fn of_generation(
     Query(query): Query<EventsQuery>,
 ) -> Result<Response, Problem> {
     let after = cursor(&headers, query.after)?;
+    let limit = limit(query.limit, EVENTS_USUAL, EVENTS_MOST)?;
     if query.format == Format::Json {
-        return page(&app, &id, after, limit(query.limit, EVENTS_USUAL, EVENTS_MOST)?).await;
+        return page(&app, &id, after, limit).await;
     }
     let user = app.user();
     let follower = app.engine().follow_generation(&user, &id, after).await?;
@@ -100,8 +101,8 @@ pub(crate) async fn of_generation(
 #[utoipa::path(get, path = "/v1/conversations/{id}/events", operation_id = "followConversation", tag = "Events",
     params(AfterQuery),
     responses(
-        (status = 200, body = String, content_type = "text/event-stream",
-            description = "The events: each frame has `id`, `event` and, as `data`, a `StreamEvent`."),
+        (status = 200, body = Frame, content_type = "text/event-stream",
+            description = "The events, as a stream of frames."),
         (status = 409, description = "`cursor_ahead`."),
         (status = 429, description = "`limit_reached`: too many followers."),
     ))]
@@ -125,12 +126,12 @@ pub(crate) async fn of_conversation(
 
 /// Where the reader stands: `?after=`, or what a browser repeats in `Last-Event-ID`.
 fn cursor(headers: &HeaderMap, after: Option<Whole>) -> Result<Option<Seq>, Problem> {
-    if let Some(Whole(after)) = after {
-        return Ok(Some(Seq(after)));
-    }
-    let Some(last) = headers.get("last-event-id") else { return Ok(None) };
-    let last = last.to_str().ok().and_then(|text| text.trim().parse().ok());
-    last.map(|seq| Some(Seq(seq))).ok_or_else(|| Problem::invalid("Last-Event-ID", "is not a position"))
+    let last = headers.get("last-event-id").map(|last| {
+        let last = last.to_str().ok().and_then(Whole::read);
+        last.ok_or_else(|| Problem::invalid("Last-Event-ID", "is not a position"))
+    });
+    let last = last.transpose()?;
+    Ok(after.or(last).map(|Whole(seq)| Seq(seq)))
 }
 
 /// The events are the very bytes of the log, as every other reader gets them.
@@ -217,6 +218,20 @@ impl Following {
     }
 }
 
+/// A frame of a stream, as SSE parsers hand it on.
+#[derive(ToSchema)]
+#[schema(as = EventFrame)]
+#[allow(dead_code)] // only its schema is used: `frames` writes the bytes of the log
+pub(crate) struct Frame {
+    /// The event's seq.
+    id: String,
+    /// The event's type.
+    event: String,
+    /// A `StreamEvent`.
+    #[schema(content_media_type = "application/json")]
+    data: String,
+}
+
 /// Records as SSE frames.
 pub(crate) fn frames(records: &[Record]) -> Bytes {
     let size = records.iter().map(|record| record.bytes.len() + 64).sum();
@@ -267,7 +282,7 @@ enum SnapshotType {
 #[serde(untagged)]
 #[allow(dead_code)] // only its schema is used: the bytes of the log are sent as they are
 pub(crate) enum StreamEvent<'a> {
-    Event(Entry),
+    Event(Box<Entry>),
     Snapshot(Snapshot<'a>),
 }
 

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::App;
 use super::body::{Id, Json, NoFields};
 use super::error::Problem;
-use super::events::{self, EventPage, EventsQuery};
+use super::events::{self, EventPage, EventsQuery, Frame};
 use super::query::Query;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -97,8 +97,8 @@ async fn read(State(app): State<App>, Id(id): Id<GenerationId>) -> Result<axum::
 #[utoipa::path(get, path = "/v1/jobs/{id}/events", operation_id = "followJob", tag = "Jobs",
     params(EventsQuery),
     responses(
-        (status = 200, content((String = "text/event-stream"), (EventPage = "application/json")),
-            description = "The events: each frame has `id`, `event` and, as `data`, a `StreamEvent`. Or one page."),
+        (status = 200, content((Frame = "text/event-stream"), (EventPage = "application/json")),
+            description = "The events, as a stream of frames or as one page."),
         (status = 409, description = "`cursor_ahead`."),
         (status = 429, description = "`limit_reached`: too many followers."),
     ))]

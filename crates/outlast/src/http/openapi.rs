@@ -6,7 +6,9 @@ use std::sync::LazyLock;
 use utoipa::openapi::header::HeaderBuilder;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem};
 use utoipa::openapi::request_body::RequestBody;
-use utoipa::openapi::schema::{Components, KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type};
+use utoipa::openapi::schema::{
+    AdditionalProperties, Components, KnownFormat, ObjectBuilder, Schema, SchemaFormat, Type,
+};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi, Ref, RefOr, Required, Response, ResponseBuilder};
 use utoipa::{OpenApi as _, ToSchema as _};
@@ -67,9 +69,49 @@ fn complete(document: &mut OpenApi) {
     let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
         "An API key or a JWT. A server without keys serves one user, `local`, and needs none.",
     ));
+    for name in ["Event", "Part"] {
+        components.schemas.get_mut(name).into_iter().for_each(camel_case);
+    }
+    components.schemas.get_mut("WorkerEvent").into_iter().for_each(close);
     components.add_security_scheme("key", SecurityScheme::Http(key.build()));
     let nobody = SecurityRequirement::default();
     document.security = Some(vec![nobody, SecurityRequirement::new("key", [""; 0])]);
+}
+
+/// The fields of an enum's variants: utoipa does not know serde's `rename_all_fields`.
+fn camel_case(schema: &mut RefOr<Schema>) {
+    match schema {
+        RefOr::T(Schema::OneOf(one)) => one.items.iter_mut().for_each(camel_case),
+        RefOr::T(Schema::AllOf(all)) => all.items.iter_mut().for_each(camel_case),
+        RefOr::T(Schema::Object(object)) => {
+            object.required.iter_mut().for_each(|name| *name = camel(name));
+            for (name, mut field) in std::mem::take(&mut object.properties) {
+                camel_case(&mut field);
+                object.properties.insert(camel(&name), field);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn camel(name: &str) -> String {
+    let mut words = name.split('_');
+    let first = words.next().unwrap_or_default().to_owned();
+    words.fold(first, |name, word| {
+        let (head, tail) = word.split_at(word.len().min(1));
+        name + &head.to_ascii_uppercase() + tail
+    })
+}
+
+/// No fields beside those of the variants: utoipa does not know serde's `deny_unknown_fields` for them.
+fn close(schema: &mut RefOr<Schema>) {
+    match schema {
+        RefOr::T(Schema::OneOf(one)) => one.items.iter_mut().for_each(close),
+        RefOr::T(Schema::Object(object)) => {
+            object.additional_properties = Some(Box::new(AdditionalProperties::FreeForm(false)));
+        }
+        _ => {}
+    }
 }
 
 /// An empty body stands for an object without fields.

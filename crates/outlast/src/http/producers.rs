@@ -13,6 +13,7 @@ use super::App;
 use super::body::{Id, Json, request_id};
 use super::error::Problem;
 use super::free::{Free, ToolUseId};
+use super::query::Whole;
 
 /// Events in one batch: a worker with more should send more often.
 const BATCH_EVENTS_MAX: usize = 1_000;
@@ -40,8 +41,7 @@ fn yes() -> bool {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = Heartbeat)]
 pub(crate) struct HeartbeatBody {
-    #[schema(maximum = 4294967295_u32)]
-    epoch: u32,
+    epoch: Whole,
     #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
 }
@@ -52,11 +52,9 @@ pub(crate) struct HeartbeatBody {
 #[schema(as = Append)]
 pub(crate) struct AppendBody {
     /// The epoch of the claim.
-    #[schema(maximum = 4294967295_u32)]
-    epoch: u32,
+    epoch: Whole,
     /// `lastSeq` of the last response: where this batch continues.
-    #[schema(maximum = 9007199254740991_u64)]
-    expected_seq: u64,
+    expected_seq: Whole,
     #[schema(min_items = 1, max_items = 1000)]
     events: Vec<Made>,
     #[schema(min_length = 1, max_length = 200)]
@@ -128,8 +126,8 @@ struct ToolEnd {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = WorkerUsage)]
 struct Usage {
-    input_tokens: u64,
-    output_tokens: u64,
+    input_tokens: Whole,
+    output_tokens: Whole,
 }
 
 #[derive(Deserialize, ToSchema)]
@@ -209,7 +207,7 @@ async fn heartbeat(
     Json(body): Json<HeartbeatBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
     check_request_id(&headers, body.request_id)?;
-    let alive = ProducedBatch { epoch: body.epoch, expected: None, pieces: Vec::new(), end: None };
+    let alive = ProducedBatch { epoch: epoch(body.epoch), expected: None, pieces: Vec::new(), end: None };
     Ok(axum::Json(app.engine().produce(&app.user(), &id, alive).await?.into()))
 }
 
@@ -235,6 +233,11 @@ async fn append(
 /// Every POST may carry a request id. Here it does nothing: epoch and position say better what came before.
 fn check_request_id(headers: &HeaderMap, id: Option<String>) -> Result<(), Problem> {
     request_id(headers, id).map(|_| ())
+}
+
+/// An epoch that no claim can have is as stale as any other wrong one.
+fn epoch(Whole(epoch): Whole) -> u32 {
+    u32::try_from(epoch).unwrap_or(u32::MAX)
 }
 
 fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {
@@ -266,7 +269,7 @@ fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {
             Made::Approval(Tool { tool_use_id: ToolUseId(id), tool_name: name, tool_input: Free(input) }) => {
                 pieces.push(Piece::Approval { id, name, input });
             }
-            Made::Usage(Usage { input_tokens, output_tokens }) => {
+            Made::Usage(Usage { input_tokens: Whole(input_tokens), output_tokens: Whole(output_tokens) }) => {
                 pieces.push(Piece::Usage { input_tokens, output_tokens });
             }
             Made::Done(Done { finish_reason: reason }) => end = Some(ProducedEnd::Done { reason }),
@@ -275,5 +278,6 @@ fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {
             }
         }
     }
-    Ok(ProducedBatch { epoch: body.epoch, expected: Some(Seq(body.expected_seq)), pieces, end })
+    let expected = Some(Seq(body.expected_seq.0));
+    Ok(ProducedBatch { epoch: epoch(body.epoch), expected, pieces, end })
 }

@@ -1,8 +1,10 @@
 //! Query parameters. A parameter without a value counts as absent.
 
+use std::fmt;
+
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use serde::de::{DeserializeOwned, Error};
+use serde::de::{DeserializeOwned, Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use utoipa::{IntoParams, ToSchema};
 
@@ -28,19 +30,51 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     }
 }
 
-/// A whole number. One that is too large for us counts as the largest: it is past every end and above every
-/// limit all the same.
+/// A position or a count, in a query or in a body. JSON does not tell `2` from `2.0`.
 #[derive(Clone, Copy, Debug, PartialEq, ToSchema)]
 #[schema(value_type = u64)]
 pub(crate) struct Whole(pub(crate) u64);
 
+impl Whole {
+    pub(crate) fn read(text: &str) -> Option<Whole> {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse::<i64>().ok().filter(|_| digits)?;
+        u64::try_from(number).ok().map(Whole)
+    }
+}
+
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Whole, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(D::Error::custom(format!("{text:?} is not a whole number")));
+        deserializer.deserialize_any(ReadWhole)
+    }
+}
+
+struct ReadWhole;
+
+impl Visitor<'_> for ReadWhole {
+    type Value = Whole;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a whole number from 0 to {}", i64::MAX) // what the document calls int64
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<Whole, E> {
+        match i64::try_from(number) {
+            Ok(_) => Ok(Whole(number)),
+            Err(_) => Err(E::invalid_value(Unexpected::Unsigned(number), &self)),
         }
-        Ok(Whole(text.parse().unwrap_or(u64::MAX)))
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Whole, E> {
+        // Below 2^53, where every whole number is exact.
+        if number.fract() == 0.0 && (0.0..9_007_199_254_740_992.0).contains(&number) {
+            return Ok(Whole(number as u64));
+        }
+        Err(E::invalid_value(Unexpected::Float(number), &self))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Whole, E> {
+        Whole::read(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
     }
 }
 

@@ -227,6 +227,47 @@ fn the_document_describes_every_kind_of_event() {
     assert_eq!(kinds, Event::KINDS.iter().map(|kind| (*kind).to_owned()).collect());
 }
 
+/// The schemas are derived from Rust types, the fixtures are bytes of real logs: both must name the same fields.
+#[test]
+fn the_document_describes_every_event_of_the_fixtures() {
+    let document = document();
+    let variants = document["components"]["schemas"]["Event"]["oneOf"].as_array().unwrap();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut seen = BTreeSet::new();
+    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "jsonl")) {
+        for line in std::fs::read_to_string(&file).unwrap().lines() {
+            let event: Value = serde_json::from_str(line).unwrap();
+            let kind = &event["type"];
+            let variant = variants.iter().find(|variant| variant["properties"]["type"]["enum"][0] == *kind);
+            let payload = &variant.unwrap()["properties"]["payload"];
+            let (known, required) = fields(&document, payload);
+            let found: BTreeSet<String> = event["payload"].as_object().unwrap().keys().cloned().collect();
+            assert!(found.is_subset(&known) && required.is_subset(&found), "{line}\n{known:?}");
+            seen.insert(kind.to_string());
+        }
+    }
+    assert!(seen.len() > 15, "{seen:?}");
+}
+
+/// The fields that an object may have, and those that it must have.
+fn fields(document: &Value, schema: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return fields(document, document.pointer(reference.trim_start_matches('#')).unwrap());
+    }
+    let names =
+        |value: &Value| value.as_object().into_iter().flat_map(|object| object.keys().cloned()).collect();
+    let required = schema["required"].as_array().into_iter().flatten();
+    let own: (BTreeSet<String>, BTreeSet<String>) =
+        (names(&schema["properties"]), required.map(|name| name.as_str().unwrap().to_owned()).collect());
+    let all = schema["allOf"].as_array().into_iter().flatten();
+    all.map(|part| fields(document, part)).fold(own, |(mut known, mut required), part| {
+        known.extend(part.0);
+        required.extend(part.1);
+        (known, required)
+    })
+}
+
 #[test]
 fn every_reference_in_the_document_leads_somewhere() {
     let document = document();
