@@ -20,7 +20,7 @@ mod registry;
 mod settings;
 
 pub use clock::{Clock, Ids};
-pub use commands::{Cancelled, StartRequest, Started};
+pub use commands::{Cancelled, StartRequest, Started, thread_name};
 pub use engine::{Engine, Parts};
 pub use error::CommandError;
 pub use feed::Batch;

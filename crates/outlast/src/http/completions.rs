@@ -9,8 +9,8 @@ mod whole;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use outlast_core::{GenerationId, GenerationStatus};
-use outlast_engine::{CommandError, Started};
+use outlast_core::{DEPTH_MAX, GenerationId, GenerationStatus, Part, depth};
+use outlast_engine::{CommandError, StartRequest, Started};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -19,6 +19,7 @@ use utoipa_axum::routes;
 use super::App;
 use super::body::Json;
 use super::error::{CompletionProblem, Problem};
+use super::free::too_deep;
 use super::jobs::JobStatus;
 use super::problem::CompletionProblemDocument;
 use body::{CompletionBody, Delivery};
@@ -79,7 +80,11 @@ async fn complete(
 ) -> Result<Response, CompletionProblem> {
     let Json(body) = body.map_err(Problem::into_wrong)?;
     let delivery = body.delivery();
-    let request = body.into_request(&headers)?;
+    let mut request = body.into_request(&headers)?;
+    check_depth(&request)?;
+    if let Some(thread) = &request.conversation {
+        request.conversation = Some(app.engine().thread(&app.user(), thread.as_str()).await?);
+    }
     let named = request.request.is_some();
     let started = app.engine().start(&app.user(), request).await.map_err(|error| match error {
         // It may have started.
@@ -93,6 +98,22 @@ async fn complete(
     };
     let problem = |problem| CompletionProblem::after_begin(problem, named).into_response();
     Ok(with_names(response.unwrap_or_else(problem), &started)?)
+}
+
+/// What is stored of the prompt must be readable again.
+fn check_depth(request: &StartRequest) -> Result<(), Problem> {
+    let Some(prompt) = &request.prompt else { return Ok(()) };
+    let inputs = prompt.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::ToolUse { input, .. } => Some(("messages", input)),
+        Part::Text { .. } | Part::Thinking { .. } | Part::Image { .. } | Part::ToolResult { .. } => None,
+    });
+    let schemas = prompt.tools.iter().filter_map(|tool| Some(("tools", tool.parameters.as_ref()?)));
+    let options = prompt.options.iter().map(|(name, value)| (name.as_str(), value));
+    let metadata = request.metadata.iter().map(|metadata| ("metadata", metadata));
+    match inputs.chain(schemas).chain(options).chain(metadata).find(|(_, value)| depth(value) > DEPTH_MAX) {
+        Some((field, _)) => Err(Problem::wrong(field, too_deep())),
+        None => Ok(()),
+    }
 }
 
 fn accepted(started: &Started) -> Response {

@@ -124,6 +124,7 @@ async fn read(
     Id(id): Id<ConversationId>,
     Query(query): Query<ViewQuery>,
 ) -> Result<axum::Json<ConversationView>, Problem> {
+    let id = app.engine().thread(&app.user(), id.as_str()).await?;
     let limit = limit(query.limit, MESSAGES_USUAL, MESSAGES_MAX)?;
     Ok(axum::Json(app.engine().view(&app.user(), &id, limit).await?))
 }
@@ -148,6 +149,7 @@ async fn messages(
     Id(id): Id<ConversationId>,
     Query(query): Query<MessagesQuery>,
 ) -> Result<axum::Json<MessagePage>, Problem> {
+    let id = app.engine().thread(&app.user(), id.as_str()).await?;
     let limit = limit(query.limit, MESSAGES_USUAL, MESSAGES_MAX)?;
     let before = query.before.map(|Whole(seq)| Seq(seq));
     let (data, has_more) = app.engine().messages(&app.user(), &id, before, limit).await?;
@@ -162,6 +164,7 @@ async fn update(
     Id(id): Id<ConversationId>,
     Json(body): Json<ConversationChange>,
 ) -> Result<axum::Json<ConversationDocument>, Problem> {
+    let id = app.engine().thread(&app.user(), id.as_str()).await?;
     request_id(&HeaderMap::new(), body.request_id)?; // checked, not kept: setting the same twice is harmless
     let title = body.title.map(|title| title.map(|Title(title)| title));
     app.engine().update_conversation(&app.user(), &id, title, body.metadata.map(Value::from)).await?;
@@ -175,6 +178,7 @@ async fn update(
 #[utoipa::path(delete, path = "/v1/conversations/{id}", operation_id = "deleteConversation", tag = "Conversations",
     responses((status = 204, description = "Deleted.")))]
 async fn delete(State(app): State<App>, Id(id): Id<ConversationId>) -> Result<StatusCode, Problem> {
+    let id = app.engine().thread(&app.user(), id.as_str()).await?;
     app.engine().delete_conversation(&app.user(), &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

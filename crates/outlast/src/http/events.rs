@@ -113,6 +113,7 @@ pub(crate) async fn of_conversation(
     Query(query): Query<AfterQuery>,
 ) -> Result<Response, Problem> {
     let user = app.user();
+    let id = app.engine().thread(&user, id.as_str()).await?;
     if let Some(after) = cursor(&headers, query.after)? {
         let follower = app.engine().follow_conversation(&user, &id, after).await?;
         follower.check().await?;

@@ -4,9 +4,9 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use outlast_core::{
-    ConversationId, GenerationDocument, GenerationId, GenerationStatus, MessageId, Timestamp, UserId,
-    plain_text,
+    GenerationDocument, GenerationId, GenerationStatus, MessageId, Timestamp, UserId, plain_text,
 };
+use outlast_engine::thread_name;
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -27,7 +27,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 struct Job {
     id: GenerationId,
     user_id: UserId,
-    thread_id: ConversationId,
+    /// The name that the client gave its conversation.
+    thread_id: String,
     #[schema(required)]
     message_id: Option<MessageId>,
     status: JobStatus,
@@ -42,12 +43,13 @@ struct Job {
 
 impl Job {
     fn new(user: UserId, document: GenerationDocument) -> Job {
+        let thread_id = thread_name(&user, &document.conversation_id).to_owned();
         Job {
             status: document.status.into(),
             content: plain_text(&document.content_parts),
             id: document.id,
             user_id: user,
-            thread_id: document.conversation_id,
+            thread_id,
             message_id: document.answer_id,
             chunks_received: document.chunks_received,
             started_at: document.started_at.unwrap_or(document.created_at),

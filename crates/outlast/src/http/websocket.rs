@@ -81,6 +81,7 @@ async fn connect(
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;
+    let id = app.engine().thread(&app.user(), id.as_str()).await?;
     app.engine().view(&app.user(), &id, 0).await?;
     let upgrade = upgrade.max_message_size(app.0.body_bytes).max_frame_size(app.0.body_bytes);
     // The server waits for sessions when it stops, as for every other connection.
