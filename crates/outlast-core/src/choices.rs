@@ -1,11 +1,12 @@
 //! The small choices that events, commands and clients share, and their words on the wire.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::GenerationId;
 
 /// Who makes an answer, if not a model of the settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Producer {
     /// A worker elsewhere, which appends what it makes.
@@ -13,7 +14,7 @@ pub enum Producer {
 }
 
 /// Where a tool writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStream {
     /// What it says.
@@ -23,7 +24,7 @@ pub enum ToolStream {
 }
 
 /// A person's decision about a tool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
     /// It may run.
@@ -43,7 +44,7 @@ impl Decision {
 }
 
 /// The generation that is taken up again, and how.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RetryOf {
     /// The failed one.
@@ -53,7 +54,7 @@ pub struct RetryOf {
 }
 
 /// What becomes of a failed generation's partial answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RetryMode {
     /// Dropped: answer again from the start.
@@ -63,7 +64,7 @@ pub enum RetryMode {
 }
 
 /// Why a generation was cancelled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CancelReason {
     /// Somebody pressed Stop.

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use crate::message::plain_text;
 use crate::{Conversation, Generation, GenerationId, Message, Part, Role};
@@ -21,7 +22,7 @@ pub struct Context {
 }
 
 /// One message for the model.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ContextMessage {
     /// Who speaks.
     pub role: Role,
@@ -30,7 +31,7 @@ pub struct ContextMessage {
 }
 
 /// A tool that the model may ask for.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ToolSpec {
     /// Its name.
     pub name: String,
@@ -46,7 +47,7 @@ pub struct ToolSpec {
 }
 
 /// What the model is given instead of the transcript, where the client keeps the history itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Prompt {
     /// The messages, oldest first.
     pub messages: Vec<ContextMessage>,

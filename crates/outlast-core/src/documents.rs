@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::generation::{Phase, Segment};
 use crate::message::plain_text;
@@ -20,16 +21,22 @@ pub enum DocumentChange {
 }
 
 /// A conversation, as clients see it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Conversation)]
 pub struct ConversationDocument {
     pub id: ConversationId,
+    #[schema(required)]
     pub title: Option<String>,
+    #[schema(required)]
     pub metadata: Option<Value>,
     pub generation_status: ConversationStatus,
     /// The current or last generation.
+    #[schema(required)]
     pub current_generation_id: Option<GenerationId>,
+    #[schema(required)]
     pub sandbox_id: Option<String>,
+    #[schema(required)]
     pub sandbox_url: Option<String>,
     /// Files that the agent worked on.
     pub files: Vec<Value>,
@@ -40,7 +47,7 @@ pub struct ConversationDocument {
 }
 
 /// What is going on in a conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationStatus {
     Idle,
@@ -60,8 +67,9 @@ pub enum ConversationStatus {
 }
 
 /// A generation, as clients see it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Generation)]
 pub struct GenerationDocument {
     pub id: GenerationId,
     pub conversation_id: ConversationId,
@@ -78,12 +86,16 @@ pub struct GenerationDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_parts: Option<Vec<Part>>,
     /// The decision it waits for.
+    #[schema(required)]
     pub pending_approval: Option<Approval>,
+    #[schema(required)]
     pub sandbox_id: Option<String>,
     /// Whether the sandbox sleeps.
     pub is_paused: bool,
+    #[schema(required)]
     pub error_message: Option<String>,
     /// Why the model stopped, why it was cancelled, or the code of the failure.
+    #[schema(required)]
     pub end_reason: Option<String>,
     pub input_tokens: u64,
     pub output_tokens: u64,
@@ -91,10 +103,13 @@ pub struct GenerationDocument {
     pub chunks_received: u64,
     pub attempt: u32,
     /// The failed generation that this one retries or continues.
+    #[schema(required)]
     pub retry_of: Option<RetryOf>,
     pub created_at: Timestamp,
     /// When its first attempt began.
+    #[schema(required)]
     pub started_at: Option<Timestamp>,
+    #[schema(required)]
     pub completed_at: Option<Timestamp>,
     pub first_seq: Seq,
     pub last_seq: Seq,

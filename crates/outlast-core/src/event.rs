@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use crate::json::json_bytes;
 use crate::{
@@ -17,19 +18,23 @@ const EVENT_BYTES: usize = 16;
 const MESSAGE_BYTES: usize = 1024;
 
 /// One event in its place.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, ToSchema)]
+#[schema(as = LogEvent)]
 pub struct Entry {
     pub seq: Seq,
     /// When it was decided.
     pub ts: Timestamp,
+    #[schema(rename = "generationId", required)]
     pub generation: Option<GenerationId>,
     /// The idempotency key of the request that started that generation.
+    #[schema(rename = "requestId", required)]
     pub request: Option<RequestId>,
+    #[serde(flatten)]
     pub event: Event,
 }
 
 /// What happened. Names on the wire stand beside each variant; PROTOCOL.md explains them to clients.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
 pub enum Event {
     /// Title or metadata were set.

@@ -4,6 +4,7 @@
 //! stays small however long the answer is.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{
     Approval, Brief, CancelReason, GenerationId, MessageId, MessageStatus, Part, RequestId, RetryOf, Role,
@@ -81,7 +82,7 @@ pub struct Counters {
 }
 
 /// An attempt that waits for its time, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduledRetry {
     pub attempt: u32,
@@ -213,7 +214,7 @@ impl Generation {
 }
 
 /// The status of a generation as clients see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum GenerationStatus {
     Queued,

@@ -1,11 +1,12 @@
 //! Messages of the transcript, as clients see them.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::{ConversationId, GenerationId, MessageId, Seq, Timestamp};
 
 /// One message. An assistant's answer is one message per segment, in the order of the log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
     /// Its id, stable for ever.
@@ -13,6 +14,7 @@ pub struct Message {
     /// Where it stands.
     pub conversation_id: ConversationId,
     /// The generation it belongs to.
+    #[schema(required)]
     pub generation_id: Option<GenerationId>,
     /// Who speaks.
     pub role: Role,
@@ -23,6 +25,7 @@ pub struct Message {
     /// Whether it is finished, and how.
     pub status: MessageStatus,
     /// Why it ended, when it ended in an error.
+    #[schema(required)]
     pub error_message: Option<String>,
     /// Where in the log it began.
     pub seq: Seq,
@@ -31,7 +34,7 @@ pub struct Message {
 }
 
 /// Who speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// A person.
@@ -45,7 +48,7 @@ pub enum Role {
 }
 
 /// How far a message has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageStatus {
     /// Nothing more will be added.
@@ -59,7 +62,7 @@ pub enum MessageStatus {
 }
 
 /// A piece of a message.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum Part {
     /// What is said.

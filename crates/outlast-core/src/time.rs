@@ -4,9 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use utoipa::ToSchema;
 
 /// Milliseconds since 1970, written as `2026-01-01T00:00:00.000Z`. The core is told the time; it never asks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, ToSchema)]
+#[schema(value_type = String, format = DateTime)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {

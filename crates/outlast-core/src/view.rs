@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::documents::{ConversationDocument, conversation_document};
 use crate::{
@@ -12,15 +13,17 @@ use crate::{
 };
 
 /// Everything needed to show a conversation.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConversationView {
     pub conversation: ConversationDocument,
     /// The newest messages, ascending.
     pub messages: Vec<Message>,
     pub has_more: bool,
+    #[schema(required)]
     pub active_run: Option<ActiveRun>,
     /// How the last generation ended, while none is under way.
+    #[schema(required)]
     pub last_end: Option<LastEnd>,
     /// Those that wait behind it, oldest first: the next becomes the active run when this one ends.
     pub queue: Vec<QueuedRun>,
@@ -33,7 +36,7 @@ pub struct ConversationView {
 }
 
 /// The generation under way, in short.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActiveRun {
     pub generation_id: GenerationId,
@@ -41,6 +44,7 @@ pub struct ActiveRun {
     pub status: GenerationStatus,
     pub model: String,
     pub attempt: u32,
+    #[schema(required)]
     pub started_at: Option<Timestamp>,
     /// How many generations wait behind it.
     pub queued: usize,
@@ -53,18 +57,20 @@ pub struct ActiveRun {
 }
 
 /// How a generation ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LastEnd {
     pub generation_id: GenerationId,
     pub status: GenerationStatus,
     /// Why the model stopped, why it was cancelled, or the code of the failure.
+    #[schema(required)]
     pub reason: Option<String>,
+    #[schema(required)]
     pub error_message: Option<String>,
 }
 
 /// A generation that waits for its turn, in short.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuedRun {
     pub generation_id: GenerationId,

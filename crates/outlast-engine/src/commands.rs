@@ -234,6 +234,16 @@ impl Engine {
         }
     }
 
+    /// The conversation that a user's own name for it means. Two users with the same name never meet; a
+    /// conversation of that very id is found if it is this user's.
+    pub async fn thread(&self, user: &UserId, name: &str) -> Result<ConversationId, CommandError> {
+        match self.must_own(user, &name.into()).await {
+            Ok(()) => Ok(name.into()),
+            Err(CommandError::NotFound) => Ok(thread_of(user, name)),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Sets title or metadata: `None` leaves them as they are, null clears them.
     pub async fn update_conversation(
         &self,
@@ -313,6 +323,17 @@ impl Engine {
 /// every repeat of the request.
 fn conversation_of(verb: &str, user: &UserId, request: &RequestId) -> ConversationId {
     format!("conv_{}", &digest(&(verb, user, request))[..32]).into()
+}
+
+/// The user's name stands at the end, so that it can be shown again.
+fn thread_of(user: &UserId, name: &str) -> ConversationId {
+    format!("thread_{}_{name}", &digest(&("thread", user, name))[..32]).into()
+}
+
+/// A user's own name for a conversation, or its id if the user gave it none.
+pub fn thread_name<'a>(user: &UserId, id: &'a ConversationId) -> &'a str {
+    let name = id.as_str().strip_prefix("thread_").and_then(|rest| rest.split_once('_'));
+    name.map(|(_, name)| name).filter(|name| thread_of(user, name) == *id).unwrap_or(id.as_str())
 }
 
 /// A fingerprint of a request.

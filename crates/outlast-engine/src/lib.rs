@@ -22,7 +22,7 @@ mod slots;
 mod stream;
 
 pub use clock::{Clock, Ids};
-pub use commands::{Cancelled, StartRequest, Started, ToolDecision};
+pub use commands::{Cancelled, StartRequest, Started, ToolDecision, thread_name};
 pub use engine::{Engine, Parts};
 pub use error::CommandError;
 pub use feed::Batch;

@@ -40,7 +40,8 @@ impl Server {
         let connections = TaskTracker::new();
         let hosts = config.server.allowed_hosts.clone();
         let hosts = if listen.ip().is_loopback() { hosts } else { hosts.with_any_address() };
-        let app = App::new(engine.clone(), connections.clone(), config.limits.body_bytes, hosts);
+        let store = config.store.url.split(':').next().unwrap_or_default();
+        let app = App::new(engine.clone(), connections.clone(), store, config.limits.body_bytes, hosts);
         announce(listener.local_addr()?);
         if recovered > 0 {
             tracing::info!(conversations = recovered, "resumed unfinished generations");

@@ -109,7 +109,7 @@ fn each_crate_depends_only_on_those_below_it() {
 
 #[test]
 fn the_core_has_no_dependency_that_knows_a_clock_a_network_or_a_task() {
-    let allowed = ["jiff", "memchr", "serde", "serde_json", "thiserror"];
+    let allowed = ["jiff", "memchr", "serde", "serde_json", "sha2", "thiserror", "utoipa"];
     let found: Vec<String> =
         dependencies("outlast-core").into_iter().filter(|name| !allowed.contains(&name.as_str())).collect();
     assert_none("the core depends on", &found);
@@ -161,7 +161,7 @@ fn every_queue_has_a_limit() {
 #[test]
 fn files_are_short() {
     let mut found = Vec::new();
-    for file in sources("").into_iter().chain(typescript()) {
+    for file in sources("").into_iter().chain(typescript()).filter(|file| !file.path.ends_with("/tests.rs")) {
         let lines = before_tests(&file.text).count();
         if lines > FILE_LINES_MAX {
             found.push(format!("{}: {lines} lines before its tests", file.path));
@@ -177,6 +177,11 @@ fn functions_fit_a_screen() {
         let lines: Vec<&str> = file.text.lines().collect();
         let begins = if file.path.ends_with(".rs") { begins_function } else { begins_typescript_function };
         for (first, line) in lines.iter().enumerate().filter(|(_, line)| begins(line)) {
+            let mut signature = lines[first..].iter().map(|line| line.trim_end());
+            if signature.find(|line| line.ends_with(['{', ';', '}'])).is_some_and(|line| line.ends_with(';'))
+            {
+                continue; // a declaration without a body
+            }
             let indent = &line[..line.len() - line.trim_start().len()];
             // Formatters put the closing brace under the first letter; a line that ends there is all of it.
             let last = ["}", ";", "};", "});"].map(|end| format!("{indent}{end}"));

@@ -1,38 +1,58 @@
-//! A person's decision about a tool that waits for it.
+//! A person's decision about a tool call that waits for it.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
 use outlast_core::{Decided, Decision, GenerationId};
 use outlast_engine::ToolDecision;
 use serde::Deserialize;
-use serde_json::json;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
 use super::body::{Json, TwoIds, request_id};
 use super::error::Problem;
+use super::generations::Outcome;
 
-#[derive(Deserialize)]
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(submit))
+}
+
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = Decide)]
 pub(crate) struct DecisionBody {
     decision: Decision,
+    /// Why, for the record.
     reason: Option<String>,
+    /// Whether the decision is meant for every later call of this tool.
     #[serde(default)]
     always: bool,
+    /// The `hash` of the question that was shown. Refused if the question has changed since.
+    #[schema(max_length = 200)]
     hash: Option<String>,
+    #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
 }
 
-pub(crate) async fn submit(
+/// Approve or deny a tool call
+///
+/// The first decision counts.
+#[utoipa::path(post, path = "/v1/generations/{id}/approvals/{toolUseId}", operation_id = "submitApproval", tag = "Approvals",
+    responses(
+        (status = 200, body = Outcome, description = "Decided. The decision is durable."),
+        (status = 409, description = "`already_decided`, `already_ended` or `stale_producer`."),
+    ))]
+async fn submit(
     State(app): State<App>,
     TwoIds(id, tool_use_id): TwoIds<GenerationId, String>,
     headers: HeaderMap,
     Json(body): Json<DecisionBody>,
-) -> Result<Response, Problem> {
+) -> Result<axum::Json<Outcome>, Problem> {
     let DecisionBody { decision, reason, always, hash, request_id: name } = body;
     request_id(&headers, name)?;
     let user = app.user();
     let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };
-    let status = app.engine().decide(&user, &id, ToolDecision { tool_use_id, hash, decided }).await?;
-    Ok(axum::Json(json!({"success": true, "status": status})).into_response())
+    let decision = ToolDecision { tool_use_id, hash, decided };
+    Ok(axum::Json(app.engine().decide(&user, &id, decision).await?.into()))
 }

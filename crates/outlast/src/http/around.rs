@@ -1,55 +1,158 @@
-//! Everything around the API: health, and the API's own description.
+//! Around the API: health, what this server offers, and the description of the API itself.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
 use super::error::Problem;
 
-/// The API for machines. A test holds it to the routes.
-pub(crate) const OPENAPI: &str = include_str!("../openapi.json");
-pub(crate) async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(alive))
+        .routes(routes!(ready))
+        .routes(routes!(openapi))
+        .routes(routes!(capabilities))
+        .routes(routes!(models))
 }
 
-pub(crate) async fn alive() -> Response {
-    axum::Json(json!({"status": "ok"})).into_response()
+#[derive(Serialize, ToSchema)]
+pub(super) struct Health {
+    /// `ok` or `ready`.
+    status: &'static str,
 }
 
-/// Ready to take work: the store answers and the server is not stopping.
-pub(crate) async fn ready(State(app): State<App>) -> Result<Response, Problem> {
+/// The process is alive
+#[utoipa::path(get, path = "/healthz", operation_id = "isAlive", tag = "Server",
+    responses((status = 200, body = Health, description = "Alive.")))]
+pub(super) async fn alive() -> axum::Json<Health> {
+    axum::Json(Health { status: "ok" })
+}
+
+/// The server accepts work
+///
+/// The store can be reached and the server is not shutting down.
+#[utoipa::path(get, path = "/readyz", operation_id = "isReady", tag = "Server",
+    responses((status = 200, body = Health, description = "Ready.")))]
+async fn ready(State(app): State<App>) -> Result<axum::Json<Health>, Problem> {
     if app.draining() {
         return Err(Problem::draining());
     }
     app.engine().check().await?;
-    Ok(axum::Json(json!({"status": "ready"})).into_response())
+    Ok(axum::Json(Health { status: "ready" }))
 }
 
-pub(crate) async fn capabilities(State(app): State<App>) -> Response {
-    let body = json!({
-        "name": "outlast",
-        "version": env!("CARGO_PKG_VERSION"),
-        "background": true,
-        "backgroundJobs": true,
-        "chatCompletions": true,
-        "externalProducers": true,
-        "transports": ["sse", "websocket", "polling"],
-        "durability": app.engine().durability(),
-        "models": app.engine().models(),
-        "tools": [],
-        "approvals": true,
-        "sandbox": "none",
-    });
-    axum::Json(body).into_response()
+/// This document
+#[utoipa::path(get, path = "/openapi.json", operation_id = "getOpenApi", tag = "Server",
+    responses((status = 200, body = Object, description = "An OpenAPI 3.1 document.")))]
+async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], super::openapi::DOCUMENT.as_str()).into_response()
 }
 
-pub(crate) async fn models(State(app): State<App>) -> Response {
-    // OpenAI's libraries look for all four; when a model was made, the settings do not say.
-    let entry = |id| json!({"id": id, "object": "model", "created": 0, "owned_by": "outlast"});
-    let data: Vec<_> = app.engine().models().into_iter().map(entry).collect();
-    axum::Json(json!({"object": "list", "data": data})).into_response()
+/// What this server offers. A field that a client does not know may be ignored; one that is missing means "no".
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct Capabilities {
+    #[schema(value_type = String)]
+    name: &'static str,
+    #[schema(value_type = String)]
+    version: &'static str,
+    /// The user that this request was made as.
+    user: String,
+    /// Generations continue without their clients.
+    background: bool,
+    /// `GET /v1/jobs/{id}` and `background: true` in chat completions.
+    background_jobs: bool,
+    /// `POST /v1/chat/completions`.
+    chat_completions: bool,
+    /// Workers may claim generations and append to them.
+    external_producers: bool,
+    /// The protocols that clients can speak.
+    #[schema(value_type = Vec<String>)]
+    protocols: &'static [&'static str],
+    /// How events can be followed.
+    #[schema(value_type = Vec<String>)]
+    transports: &'static [&'static str],
+    /// When events are saved: `commit`, `debounce` or `boundary`.
+    #[schema(value_type = Durability)]
+    durability: &'static str,
+    /// The store: `memory` or `sqlite`.
+    store: String,
+    /// The models by name; the first message of a conversation may choose one.
+    models: Vec<String>,
+    /// The tools that the server runs itself.
+    tools: Vec<String>,
+    /// Tool calls can wait for a person's decision.
+    approvals: bool,
+    /// Where tools run.
+    #[schema(value_type = String)]
+    sandbox: &'static str,
+    /// The server tells somebody who is not watching that a generation ended.
+    notifications: bool,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[allow(dead_code)] // only its schema is used; the engine says which by name
+enum Durability {
+    Commit,
+    Debounce,
+    Boundary,
+}
+
+/// What this server offers
+#[utoipa::path(get, path = "/v1/capabilities", operation_id = "getCapabilities", tag = "Server",
+    responses((status = 200, body = Capabilities, description = "What clients can rely on.")))]
+async fn capabilities(State(app): State<App>) -> axum::Json<Capabilities> {
+    axum::Json(Capabilities {
+        name: "outlast",
+        version: env!("CARGO_PKG_VERSION"),
+        user: app.user().as_str().to_owned(),
+        background: true,
+        background_jobs: true,
+        chat_completions: true,
+        external_producers: true,
+        protocols: &["outlast", "openai-chat-completions"],
+        transports: &["sse", "websocket", "polling"],
+        durability: app.engine().durability(),
+        store: app.0.store.clone(),
+        models: app.engine().models(),
+        tools: Vec::new(),
+        approvals: true,
+        sandbox: "none",
+        notifications: false,
+    })
+}
+
+#[derive(Serialize, ToSchema)]
+struct ModelList {
+    #[schema(value_type = String)]
+    object: &'static str,
+    data: Vec<Model>,
+}
+
+/// As OpenAI's libraries expect it. The settings do not say when a model was created.
+#[derive(Serialize, ToSchema)]
+struct Model {
+    id: String,
+    #[schema(value_type = String)]
+    object: &'static str,
+    created: u64,
+    #[schema(value_type = String)]
+    owned_by: &'static str,
+}
+
+/// List models
+#[utoipa::path(get, path = "/v1/models", operation_id = "listModels", tag = "Server",
+    responses((status = 200, body = ModelList, description = "The models of the settings.")))]
+async fn models(State(app): State<App>) -> axum::Json<ModelList> {
+    let model = |id| Model { id, object: "model", created: 0, owned_by: "outlast" };
+    let data = app.engine().models().into_iter().map(model).collect();
+    axum::Json(ModelList { object: "list", data })
 }
 
 pub(crate) async fn wrong_method() -> (StatusCode, Problem) {

@@ -1,7 +1,5 @@
-//! What clients send, checked: bodies, query parameters and headers.
+//! What clients send, checked: JSON bodies, ids in paths, and request ids.
 
-use std::collections::HashMap;
-use std::str::FromStr;
 use std::time::Duration;
 
 use axum::body::Bytes;
@@ -10,16 +8,19 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use http_body_util::{BodyExt, Limited};
 use outlast_core::RequestId;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use tokio::time::timeout;
+use utoipa::ToSchema;
 
 use super::App;
 use super::error::Problem;
 
-/// A body must have arrived in this time.
+/// A body must have arrived within this time. A client that needs longer holds a connection for nothing.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// A request's name may be this long.
-const REQUEST_ID_BYTES_MAX: usize = 200;
+/// Request ids are stored with every event of their generation.
+pub(crate) const REQUEST_ID_BYTES_MAX: usize = 200;
 
 /// A JSON body. Bad JSON is 400; an unknown field or a wrong type is 422 and named.
 pub(crate) struct Json<T>(pub(crate) T);
@@ -29,7 +30,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Json<T>, Problem> {
         let bytes = read(request, app.0.body_bytes).await?;
-        // An empty body is an empty object: every field of it may be optional.
+        // An empty body is an empty object: all its fields may be optional.
         let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes };
         parse(&bytes).map(Json)
     }
@@ -37,15 +38,15 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
 
 async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     let body = timeout(BODY_TIMEOUT, Limited::new(request.into_body(), limit).collect()).await;
-    match body.map_err(|_| Problem::broken_off("the body took too long"))? {
+    match body.map_err(|_| Problem::broken_off("the body took too long to arrive"))? {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(Problem::too_large(limit)),
-        Err(_) => Err(Problem::broken_off("the body broke off")),
+        Err(_) => Err(Problem::broken_off("the body was cut off")),
     }
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // Serde would take a list for an object, field by field.
+    // Serde would accept a list for an object, field by field.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::invalid("", "must be an object"));
     }
@@ -54,15 +55,23 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let path = error.path().to_string();
         let inner = error.into_inner();
         match inner.classify() {
-            serde_json::error::Category::Data => Problem::invalid(path.trim_matches('.'), inner),
-            _ => Problem::bad_json(format!("the body is not JSON: {inner}")),
+            Category::Data => Problem::invalid(path.trim_matches('.'), inner),
+            // Valid JSON, but more than serde_json reads: twice what any field may have.
+            Category::Syntax if inner.to_string().starts_with("recursion limit") => {
+                Problem::invalid(path.trim_matches('.'), super::free::too_deep())
+            }
+            Category::Syntax | Category::Eof | Category::Io => not_json(&inner),
         }
     })?;
-    deserializer.end().map_err(|error| Problem::bad_json(format!("the body is not JSON: {error}")))?;
+    deserializer.end().map_err(|error| not_json(&error))?;
     Ok(parsed)
 }
 
-/// The id in a path. One that is not text names nothing.
+fn not_json(error: &serde_json::Error) -> Problem {
+    Problem::bad_json(format!("the body is not valid JSON: {error}"))
+}
+
+/// The id in a path. One that is not UTF-8 names nothing.
 pub(crate) struct Id<T>(pub(crate) T);
 
 impl<T: for<'a> From<&'a str>> FromRequestParts<App> for Id<T> {
@@ -88,55 +97,35 @@ impl<T: for<'a> From<&'a str>, U: for<'a> From<&'a str>> FromRequestParts<App> f
     }
 }
 
-/// The query of a request.
-pub(crate) struct Params(HashMap<String, String>);
+/// The body of a request that needs nothing but may carry a request id, because every POST may. Doing it
+/// twice is harmless, so the id is checked and not kept.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct NoFields {
+    #[schema(min_length = 1, max_length = 200)]
+    request_id: Option<String>,
+}
 
-impl FromRequestParts<App> for Params {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Params, Problem> {
-        let query = parts.uri.query().unwrap_or_default();
-        Ok(Params(form_urlencoded::parse(query.as_bytes()).into_owned().collect()))
+impl NoFields {
+    pub(crate) fn check(self, headers: &HeaderMap) -> Result<(), Problem> {
+        request_id(headers, self.request_id).map(|_| ())
     }
 }
 
-impl Params {
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
-    }
-
-    pub(crate) fn number<T: FromStr>(&self, name: &str) -> Result<Option<T>, Problem> {
-        let parse = |value: &str| {
-            value.parse().map_err(|_| Problem::invalid(name, format!("{value:?} is not a whole number")))
-        };
-        self.text(name).map(parse).transpose()
-    }
-
-    /// How many of a list: `usual` if nothing is said, and never more than `most`.
-    pub(crate) fn limit(&self, usual: usize, most: usize) -> Result<usize, Problem> {
-        match self.number::<usize>("limit")? {
-            Some(0) => Err(Problem::invalid("limit", "must be at least 1")),
-            Some(limit) => Ok(limit.min(most)),
-            None => Ok(usual),
-        }
-    }
-}
-
-/// The name of a request: in the body, or in the header that means the same.
+/// The request id: in the body, or in the header that means the same.
 pub(crate) fn request_id(headers: &HeaderMap, body: Option<String>) -> Result<Option<RequestId>, Problem> {
-    let header = match headers.get("idempotency-key") {
-        Some(value) => {
-            let text =
-                value.to_str().map_err(|_| Problem::invalid("Idempotency-Key", "must be plain text"))?;
-            Some(text.to_owned())
-        }
-        None => None,
-    };
-    match body.or(header) {
-        Some(id) if id.is_empty() || id.len() > REQUEST_ID_BYTES_MAX => {
-            let detail = format!("must have 1 to {REQUEST_ID_BYTES_MAX} bytes");
-            Err(Problem::invalid("requestId", detail))
-        }
-        id => Ok(id.map(RequestId::from)),
+    let header = headers.get("idempotency-key").map(|value| value.to_str().unwrap_or_default());
+    let visible = |id: &str| id.bytes().all(|byte| byte.is_ascii_graphic());
+    if header.is_some_and(|id| !fits(id) || !visible(id)) {
+        let detail = format!("must have 1 to {REQUEST_ID_BYTES_MAX} visible ASCII characters");
+        return Err(Problem::invalid("Idempotency-Key", detail));
     }
+    if body.as_deref().is_some_and(|id| !fits(id)) {
+        return Err(Problem::invalid("requestId", format!("must have 1 to {REQUEST_ID_BYTES_MAX} bytes")));
+    }
+    Ok(body.as_deref().or(header).map(RequestId::from))
+}
+
+fn fits(id: &str) -> bool {
+    (1..=REQUEST_ID_BYTES_MAX).contains(&id.len())
 }

@@ -1,5 +1,5 @@
 //! OpenAI's chat completions over durable generations: every answer is a generation like any other, and a
-//! client that goes away finds it again as a job.
+//! client that disconnects finds it again as a job.
 
 mod body;
 mod chunks;
@@ -9,27 +9,86 @@ mod whole;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use outlast_core::GenerationStatus;
-use outlast_engine::{CommandError, Started};
-use serde_json::json;
+use outlast_core::{DEPTH_MAX, GenerationId, GenerationStatus, Part, depth};
+use outlast_engine::{CommandError, StartRequest, Started};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
 use super::body::Json;
 use super::error::{CompletionProblem, Problem};
-use super::jobs::job_status;
+use super::free::too_deep;
+use super::jobs::JobStatus;
+use super::problem::CompletionProblemDocument;
 use body::{CompletionBody, Delivery};
 
-pub(crate) async fn complete(
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(complete))
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct StartedJob {
+    job_id: GenerationId,
+    status: JobStatus,
+}
+
+/// A frame of a stream of chunks, as SSE parsers hand it on.
+#[derive(ToSchema)]
+#[allow(dead_code)] // only its schema is used: `chunks` writes the bytes
+struct ChunkFrame {
+    /// A chunk of OpenAI's API, or `[DONE]`.
+    data: String,
+}
+
+/// Create a chat completion
+///
+/// OpenAI's chat completions; the answer is durable all the same and is continued if the client disconnects.
+/// With `background: true` the response comes at once and names the job. Fields that are not listed here are
+/// passed to the upstream.
+#[utoipa::path(post, path = "/v1/chat/completions", operation_id = "createChatCompletion", tag = "Jobs",
+    responses(
+        (status = 200, description = "The completion, or with `stream: true` its chunks, as OpenAI defines them.",
+            content((Object = "application/json"), (ChunkFrame = "text/event-stream")),
+            headers(
+                ("outlast-generation-id" = String, description = "The generation, which is also the job."),
+                ("outlast-conversation-id" = String, description = "The conversation."),
+                ("outlast-job-events" = String, description = "Where the answer can be followed."),
+            )),
+        (status = 202, body = StartedJob, description = "With `background: true`: the job has started."),
+        (status = 400, body = CompletionProblemDocument, content_type = "application/problem+json",
+            description = "`invalid_json` or `invalid_request`, or the upstream refused the request."),
+        (status = 404, body = CompletionProblemDocument, content_type = "application/problem+json",
+            description = "`not_found`."),
+        (status = 409, body = CompletionProblemDocument, content_type = "application/problem+json",
+            description = "`conversation_busy`, `idempotency_conflict`, `message_exists`, `cancelled` or `interrupted`."),
+        (status = 413, body = CompletionProblemDocument, content_type = "application/problem+json",
+            description = "`too_large`."),
+        (status = 429, body = CompletionProblemDocument, content_type = "application/problem+json",
+            description = "`limit_reached`."),
+        (status = 502, body = CompletionProblemDocument, content_type = "application/problem+json",
+            description = "The generation failed; `code` is the code of its `chat.error`."),
+        (status = 503, body = CompletionProblemDocument, content_type = "application/problem+json",
+            description = "`limit_reached`, `draining` or `store_unavailable`."),
+    ))]
+async fn complete(
     State(app): State<App>,
     headers: HeaderMap,
     body: Result<Json<CompletionBody>, Problem>,
 ) -> Result<Response, CompletionProblem> {
     let Json(body) = body.map_err(Problem::into_wrong)?;
     let delivery = body.delivery();
-    let request = body.into_request(&headers)?;
+    let mut request = body.into_request(&headers)?;
+    check_depth(&request)?;
+    if let Some(thread) = &request.conversation {
+        request.conversation = Some(app.engine().thread(&app.user(), thread.as_str()).await?);
+    }
     let named = request.request.is_some();
     let started = app.engine().start(&app.user(), request).await.map_err(|error| match error {
-        CommandError::Lost(_) => CompletionProblem::after_begin(error, named), // nobody knows
+        // It may have started.
+        CommandError::Lost(_) => CompletionProblem::after_begin(error, named),
         error => error.into(),
     })?;
     let response = match delivery {
@@ -41,12 +100,28 @@ pub(crate) async fn complete(
     Ok(with_names(response.unwrap_or_else(problem), &started)?)
 }
 
+/// What is stored of the prompt must be readable again.
+fn check_depth(request: &StartRequest) -> Result<(), Problem> {
+    let Some(prompt) = &request.brief.prompt else { return Ok(()) };
+    let inputs = prompt.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+        Part::ToolUse { input, .. } => Some(("messages", input)),
+        Part::Text { .. } | Part::Thinking { .. } | Part::Image { .. } | Part::ToolResult { .. } => None,
+    });
+    let schemas = prompt.tools.iter().filter_map(|tool| Some(("tools", tool.parameters.as_ref()?)));
+    let options = prompt.options.iter().map(|(name, value)| (name.as_str(), value));
+    let metadata = request.brief.metadata.iter().map(|metadata| ("metadata", metadata));
+    match inputs.chain(schemas).chain(options).chain(metadata).find(|(_, value)| depth(value) > DEPTH_MAX) {
+        Some((field, _)) => Err(Problem::wrong(field, too_deep())),
+        None => Ok(()),
+    }
+}
+
 fn accepted(started: &Started) -> Response {
-    let body = json!({"jobId": started.generation, "status": job_status(started.status)});
+    let body = StartedJob { job_id: started.generation.clone(), status: started.status.into() };
     (StatusCode::ACCEPTED, axum::Json(body)).into_response()
 }
 
-/// Says where the answer is kept, so that a client that loses this one can read on there.
+/// Says where the answer is kept, so that a client that loses the connection can continue there.
 fn with_names(mut response: Response, started: &Started) -> Result<Response, CommandError> {
     let events = format!("/v1/jobs/{}/events", started.generation);
     let names = [
@@ -55,7 +130,7 @@ fn with_names(mut response: Response, started: &Started) -> Result<Response, Com
         ("outlast-job-events", events.as_str()),
     ];
     for (name, value) in names {
-        // Bytes, not text: an id that the client chose may hold any letter.
+        // Bytes, not text: an id that the client chose may contain any character.
         let value = HeaderValue::from_bytes(value.as_bytes());
         let value = value.map_err(|error| CommandError::Broken(format!("{name}: {error}")))?;
         response.headers_mut().insert(name, value);
@@ -63,7 +138,7 @@ fn with_names(mut response: Response, started: &Started) -> Result<Response, Com
     Ok(response)
 }
 
-/// Whether nothing more will come by itself: it is over, or waits for a person.
+/// Whether nothing more comes without a person: the generation has ended, or was interrupted.
 fn is_settled(status: GenerationStatus) -> bool {
     match status {
         GenerationStatus::Interrupted

@@ -1,83 +1,185 @@
-//! Conversations: make, list, look, change, delete.
+//! Conversations: create, list, read, change, delete.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
-use outlast_core::{ConversationId, Seq};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use outlast_core::{ConversationDocument, ConversationId, ConversationView, Message, Seq};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Json, Params, request_id};
+use super::body::{Id, Json, request_id};
 use super::error::Problem;
-use super::generations::paging;
+use super::free::{Metadata, Title};
+use super::query::{PageQuery, Query, Whole, limit};
 use super::streamed::StreamedJson;
 
-/// Messages in a view if nothing is said, and at most.
+/// Messages of a view or page: by default more than a screen shows.
 pub(crate) const MESSAGES_USUAL: usize = 200;
-const MESSAGES_MOST: usize = 1_000;
+const MESSAGES_MAX: usize = 1_000;
 
-#[derive(Deserialize)]
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(create, list))
+        .routes(routes!(read, update, delete))
+        .routes(routes!(messages))
+}
+
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct ConversationBody {
-    title: Option<String>,
-    metadata: Option<Map<String, Value>>,
+pub(crate) struct CreateConversation {
+    title: Option<Title>,
+    metadata: Option<Metadata>,
+    /// Idempotency key: repeating the request creates nothing twice.
+    #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
 }
 
-pub(crate) async fn create(
+/// What is absent stays as it is.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct ConversationChange {
+    /// Null clears the title.
+    #[serde(default, deserialize_with = "even_null")]
+    #[schema(value_type = Option<Title>)]
+    title: Option<Option<Title>>,
+    metadata: Option<Metadata>,
+    #[schema(min_length = 1, max_length = 200)]
+    request_id: Option<String>,
+}
+
+/// Serde reads null as absent; here it is a value.
+fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Title>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// Newest first.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ConversationPage {
+    data: Vec<ConversationDocument>,
+    /// Null on the last page.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct MessagePage {
+    /// Ascending.
+    data: Vec<Message>,
+    /// Whether there are older messages.
+    has_more: bool,
+}
+
+/// Create a conversation
+#[utoipa::path(post, path = "/v1/conversations", operation_id = "createConversation", tag = "Conversations",
+    responses(
+        (status = 201, body = ConversationDocument, description = "Created, now or by an earlier request with the same id."),
+        (status = 409, description = "`idempotency_conflict`."),
+    ))]
+async fn create(
     State(app): State<App>,
     headers: HeaderMap,
-    Json(body): Json<ConversationBody>,
-) -> Result<Response, Problem> {
+    Json(body): Json<CreateConversation>,
+) -> Result<(StatusCode, axum::Json<ConversationDocument>), Problem> {
     let request = request_id(&headers, body.request_id)?;
-    let metadata = body.metadata.map(Value::Object);
-    let id = app.engine().create_conversation(&app.user(), body.title, metadata, request).await?;
+    let (title, metadata) = (body.title.map(|Title(title)| title), body.metadata.map(Value::from));
+    let id = app.engine().create_conversation(&app.user(), title, metadata, request).await?;
     let view = app.engine().view(&app.user(), &id, 0).await?;
-    Ok((StatusCode::CREATED, axum::Json(view.conversation)).into_response())
+    Ok((StatusCode::CREATED, axum::Json(view.conversation)))
 }
 
-pub(crate) async fn list(State(app): State<App>, params: Params) -> Result<Response, Problem> {
-    let page = app.engine().conversations(&app.user(), paging(&params)?).await?;
-    Ok(StreamedJson(json!({"data": page.data, "nextCursor": page.next_cursor})).into_response())
+/// List conversations
+///
+/// Newest first.
+#[utoipa::path(get, path = "/v1/conversations", operation_id = "listConversations", tag = "Conversations",
+    params(PageQuery),
+    responses((status = 200, body = ConversationPage, description = "One page.")))]
+async fn list(
+    State(app): State<App>,
+    Query(page): Query<PageQuery>,
+) -> Result<StreamedJson<ConversationPage>, Problem> {
+    let page = app.engine().conversations(&app.user(), page.paging()?).await?;
+    Ok(StreamedJson(ConversationPage { data: page.data, next_cursor: page.next_cursor }))
 }
 
-pub(crate) async fn read(
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct ViewQuery {
+    /// At most this many messages; more than 1000 means 1000.
+    #[param(value_type = Option<u64>, minimum = 1, default = 200)]
+    limit: Option<Whole>,
+}
+
+/// Read a conversation
+///
+/// Everything needed to show it: the newest messages, the running generation, and where its events continue.
+#[utoipa::path(get, path = "/v1/conversations/{id}", operation_id = "getConversation", tag = "Conversations",
+    params(ViewQuery),
+    responses((status = 200, body = ConversationView, description = "The view.")))]
+async fn read(
     State(app): State<App>,
     Id(id): Id<ConversationId>,
-    params: Params,
-) -> Result<Response, Problem> {
-    let limit = params.limit(MESSAGES_USUAL, MESSAGES_MOST)?;
-    Ok(StreamedJson(app.engine().view(&app.user(), &id, limit).await?).into_response())
+    Query(query): Query<ViewQuery>,
+) -> Result<StreamedJson<ConversationView>, Problem> {
+    let id = app.engine().thread(&app.user(), id.as_str()).await?;
+    let limit = limit(query.limit, MESSAGES_USUAL, MESSAGES_MAX)?;
+    Ok(StreamedJson(app.engine().view(&app.user(), &id, limit).await?))
 }
 
-pub(crate) async fn messages(
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct MessagesQuery {
+    /// Only messages that began before this position.
+    #[param(value_type = Option<u64>)]
+    before: Option<Whole>,
+    /// At most this many messages; more than 1000 means 1000.
+    #[param(value_type = Option<u64>, minimum = 1, default = 200)]
+    limit: Option<Whole>,
+}
+
+/// Read older messages
+#[utoipa::path(get, path = "/v1/conversations/{id}/messages", operation_id = "listMessages", tag = "Conversations",
+    params(MessagesQuery),
+    responses((status = 200, body = MessagePage, description = "One page.")))]
+async fn messages(
     State(app): State<App>,
     Id(id): Id<ConversationId>,
-    params: Params,
-) -> Result<Response, Problem> {
-    let limit = params.limit(MESSAGES_USUAL, MESSAGES_MOST)?;
-    let before = params.number("before")?.map(Seq);
+    Query(query): Query<MessagesQuery>,
+) -> Result<StreamedJson<MessagePage>, Problem> {
+    let id = app.engine().thread(&app.user(), id.as_str()).await?;
+    let limit = limit(query.limit, MESSAGES_USUAL, MESSAGES_MAX)?;
+    let before = query.before.map(|Whole(seq)| Seq(seq));
     let (data, has_more) = app.engine().messages(&app.user(), &id, before, limit).await?;
-    Ok(StreamedJson(json!({"data": data, "hasMore": has_more})).into_response())
+    Ok(StreamedJson(MessagePage { data, has_more }))
 }
 
-pub(crate) async fn update(
+/// Change title or metadata
+#[utoipa::path(patch, path = "/v1/conversations/{id}", operation_id = "updateConversation", tag = "Conversations",
+    responses((status = 200, body = ConversationDocument, description = "The conversation as it is now.")))]
+async fn update(
     State(app): State<App>,
     Id(id): Id<ConversationId>,
-    Json(body): Json<ConversationBody>,
-) -> Result<Response, Problem> {
-    request_id(&HeaderMap::new(), body.request_id)?; // may be there; setting the same twice is harmless
-    let metadata = body.metadata.map(Value::Object);
-    app.engine().update_conversation(&app.user(), &id, body.title.map(Some), metadata).await?;
+    Json(body): Json<ConversationChange>,
+) -> Result<axum::Json<ConversationDocument>, Problem> {
+    let id = app.engine().thread(&app.user(), id.as_str()).await?;
+    request_id(&HeaderMap::new(), body.request_id)?; // checked, not kept: setting the same twice is harmless
+    let title = body.title.map(|title| title.map(|Title(title)| title));
+    app.engine().update_conversation(&app.user(), &id, title, body.metadata.map(Value::from)).await?;
     let view = app.engine().view(&app.user(), &id, 0).await?;
-    Ok(axum::Json(view.conversation).into_response())
+    Ok(axum::Json(view.conversation))
 }
 
-pub(crate) async fn delete(
-    State(app): State<App>,
-    Id(id): Id<ConversationId>,
-) -> Result<StatusCode, Problem> {
+/// Delete a conversation
+///
+/// Messages and events are removed; a running generation is cancelled.
+#[utoipa::path(delete, path = "/v1/conversations/{id}", operation_id = "deleteConversation", tag = "Conversations",
+    responses((status = 204, description = "Deleted.")))]
+async fn delete(State(app): State<App>, Id(id): Id<ConversationId>) -> Result<StatusCode, Problem> {
+    let id = app.engine().thread(&app.user(), id.as_str()).await?;
     app.engine().delete_conversation(&app.user(), &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,82 +1,86 @@
-//! Problem documents (RFC 9457): every refusal and failure as a client sees it. Status codes live here
-//! and nowhere else.
-
-use std::borrow::Cow;
+//! Every refusal and failure as a response. Status codes live here and nowhere else.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Refusal};
 use outlast_engine::{CommandError, FollowError};
 use outlast_store::StoreError;
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
-/// Seconds to wait before trying again what was refused for lack of room.
+use super::problem::{About, Code, CompletionProblemDocument, ErrorObject, ProblemCode, ProblemDocument};
+
+/// How long a client should wait when a limit was reached. Most generations take longer; most bursts do not.
 const RETRY_AFTER_SECONDS: u32 = 2;
 
-/// An answer that says what is wrong and what to do.
+/// How much of what a client sent a refusal may repeat: one line.
+const ECHO_CHARS_MAX: usize = 200;
+
 #[derive(Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
-    code: Cow<'static, str>,
+    code: Code,
     detail: String,
-    more: Map<String, Value>,
+    about: Box<About>,
 }
 
 impl Problem {
-    fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, detail: impl Into<String>) -> Problem {
-        Problem { status, code: code.into(), detail: detail.into(), more: Map::new() }
+    fn new(status: StatusCode, code: ProblemCode, detail: impl AsRef<str>) -> Problem {
+        let detail = one_line(detail.as_ref());
+        Problem { status, code: Code::Known(code), detail, about: Box::default() }
     }
 
-    pub(crate) fn bad_json(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, "invalid_json", detail)
+    pub(crate) fn bad_json(detail: impl AsRef<str>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidJson, detail)
     }
 
     pub(crate) fn invalid(field: &str, detail: impl std::fmt::Display) -> Problem {
+        let field = one_line(field);
         let detail = if field.is_empty() { detail.to_string() } else { format!("{field}: {detail}") };
-        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", detail).with("field", field)
+        Problem::new(StatusCode::UNPROCESSABLE_ENTITY, ProblemCode::InvalidRequest, detail)
+            .with(|about| about.field = Some(field))
     }
 
     pub(crate) fn not_found() -> Problem {
-        Problem::new(StatusCode::NOT_FOUND, "not_found", "there is no such thing")
+        Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, "not found")
     }
 
     pub(crate) fn wrong_method() -> Problem {
-        let detail = "this path does not take that method; see /openapi.json";
-        Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+        let detail = "this path does not support the method; see /openapi.json";
+        Problem::new(StatusCode::METHOD_NOT_ALLOWED, ProblemCode::MethodNotAllowed, detail)
     }
 
     pub(crate) fn too_large(limit: usize) -> Problem {
-        let detail = format!("the body may have {limit} bytes");
-        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail)
+        let detail = format!("the body is larger than {limit} bytes");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, ProblemCode::TooLarge, detail)
     }
 
-    pub(crate) fn foreign_origin(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::FORBIDDEN, "foreign_origin", detail)
+    pub(crate) fn foreign_origin(detail: impl AsRef<str>) -> Problem {
+        Problem::new(StatusCode::FORBIDDEN, ProblemCode::ForeignOrigin, detail)
     }
 
-    pub(crate) fn bad_header(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, "invalid_request", detail)
+    pub(crate) fn bad_header(detail: impl AsRef<str>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, detail)
     }
 
     pub(crate) fn too_many_connections() -> Problem {
         let detail = "the server has as many connections as limits.connections allows; try again later";
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "limit_reached", detail)
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::LimitReached, detail)
     }
 
-    pub(crate) fn broken_off(detail: impl Into<String>) -> Problem {
-        Problem::new(StatusCode::BAD_REQUEST, "invalid_request", detail)
+    pub(crate) fn broken_off(detail: impl AsRef<str>) -> Problem {
+        Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, detail)
     }
 
     pub(crate) fn draining() -> Problem {
-        Problem::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is stopping")
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, "the server is shutting down")
     }
 
-    /// The body of a chat completion is wrong. OpenAI's protocol says 400 where the native one says 422.
+    /// The body of a chat completion is wrong. OpenAI's API responds 400 where the native one responds 422.
     pub(crate) fn wrong(field: &str, detail: impl std::fmt::Display) -> Problem {
         Problem::invalid(field, detail).into_wrong()
     }
 
-    /// The same for a body that could not be read.
     pub(crate) fn into_wrong(mut self) -> Problem {
         if self.status == StatusCode::UNPROCESSABLE_ENTITY {
             self.status = StatusCode::BAD_REQUEST;
@@ -86,96 +90,109 @@ impl Problem {
 
     /// What was sent of an answer is withdrawn, which a stream of OpenAI's chunks cannot say.
     pub(crate) fn retracted(job: &GenerationId) -> Problem {
-        let detail = format!(
-            "what was sent so far is withdrawn and the answer begins anew; it goes on without you: \
-             read /v1/jobs/{job}/events"
-        );
-        Problem::new(StatusCode::CONFLICT, "attempt_retracted", detail).with("jobId", job.as_str())
+        let detail = "what was sent so far has been withdrawn and the answer is being restarted";
+        Problem::new(StatusCode::CONFLICT, ProblemCode::AttemptRetracted, detail).left_alone(job)
     }
 
-    /// A stream cannot go on here, but the generation does.
+    /// The stream ends here, but the generation continues.
     pub(crate) fn left_alone(self, job: &GenerationId) -> Problem {
-        let detail = format!("{}; the answer goes on without you: read /v1/jobs/{job}/events", self.detail);
-        Problem { detail, ..self }.with("jobId", job.as_str())
+        let detail = format!("{}; the generation continues: read /v1/jobs/{job}/events", self.detail);
+        Problem { detail, ..self }.with(|about| about.job_id = Some(job.to_string()))
     }
 
-    /// Why a generation that is over, or waits for a person, has no answer to give.
+    /// Why a generation that has ended, or waits for a person, has no answer to give.
     pub(crate) fn without_answer(document: &GenerationDocument) -> Problem {
         let reason = document.end_reason.clone().unwrap_or_default();
         let problem = match document.status {
-            GenerationStatus::Error => {
-                let status = match reason.as_str() {
-                    // What was asked for is wrong; asking again would be as well.
-                    "upstream_refused" | "upstream_invalid_request" | "context_too_long" => {
-                        StatusCode::BAD_REQUEST
-                    }
-                    _ => StatusCode::BAD_GATEWAY,
-                };
-                Problem::new(status, reason, document.error_message.clone().unwrap_or_default())
-            }
+            GenerationStatus::Error => failed(reason, document.error_message.as_deref().unwrap_or_default()),
             GenerationStatus::Cancelled => {
                 let detail = format!("the generation was cancelled: {reason}");
-                Problem::new(StatusCode::CONFLICT, "cancelled", detail).with("reason", reason)
+                Problem::new(StatusCode::CONFLICT, ProblemCode::Cancelled, detail)
+                    .with(|about| about.reason = Some(reason))
             }
             _ => {
                 let detail = format!(
                     "the generation was interrupted and waits for POST /v1/generations/{}/resume",
                     document.id
                 );
-                Problem::new(StatusCode::CONFLICT, "interrupted", detail)
+                Problem::new(StatusCode::CONFLICT, ProblemCode::Interrupted, detail)
             }
         };
-        problem.with("jobId", document.id.as_str())
+        problem.with(|about| about.job_id = Some(document.id.to_string()))
     }
 
-    /// As clients of OpenAI's protocol look for it, in an answer and in a stream.
-    pub(crate) fn error_object(&self) -> Value {
-        let kind = match self.status {
-            StatusCode::CONFLICT => &self.code,
-            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
-            status if status.is_server_error() => "server_error",
-            _ => "invalid_request_error",
+    /// The error object that clients of OpenAI's API look for, in a response and in a stream.
+    pub(crate) fn error_object(&self) -> ErrorObject {
+        let code = match serde_json::to_value(&self.code) {
+            Ok(Value::String(code)) => code,
+            _ => String::new(),
         };
-        let param = self.more.get("field").filter(|field| *field != "");
-        let mut error = json!({"message": self.detail, "type": kind, "code": self.code, "param": param});
-        if let Some(job) = self.more.get("jobId") {
-            error["jobId"] = job.clone();
-        }
-        error
+        let kind = match self.status {
+            StatusCode::CONFLICT => code.clone(),
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error".to_owned(),
+            status if status.is_server_error() => "server_error".to_owned(),
+            _ => "invalid_request_error".to_owned(),
+        };
+        let param = self.about.field.clone().filter(|field| !field.is_empty());
+        ErrorObject { message: self.detail.clone(), kind, code, param, job_id: self.about.job_id.clone() }
     }
 
-    fn with(mut self, name: &str, value: impl Into<Value>) -> Problem {
-        self.more.insert(name.to_owned(), value.into());
+    fn with(mut self, set: impl FnOnce(&mut About)) -> Problem {
+        set(&mut self.about);
         self
     }
 
-    /// As JSON: the body of an answer, and what a WebSocket carries.
-    pub(crate) fn to_json(&self) -> Value {
-        let title = self.status.canonical_reason().unwrap_or("Problem");
-        let mut body = json!({
-            "type": "about:blank",
-            "title": title,
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-            "code": self.code,
-        });
-        if let Some(fields) = body.as_object_mut() {
-            fields.extend(self.more.clone());
+    pub(crate) fn document(&self) -> ProblemDocument {
+        ProblemDocument {
+            kind: "about:blank",
+            title: self.status.canonical_reason().unwrap_or("Problem"),
+            status: self.status.as_u16(),
+            detail: self.detail.clone(),
+            code: self.code.clone(),
+            about: (*self.about).clone(),
         }
-        body
+    }
+
+    /// The document as JSON, for a WebSocket.
+    pub(crate) fn to_json(&self) -> Value {
+        serde_json::to_value(self.document()).expect("a problem document has string keys")
     }
 }
 
-/// A problem for clients of OpenAI's protocol: the same document, and the `error` that their libraries show.
+/// The generation failed. If the upstream refused the request, sending it again would fail again.
+fn failed(code: String, message: &str) -> Problem {
+    let status = match code.as_str() {
+        "upstream_refused" | "upstream_invalid_request" | "context_too_long" => StatusCode::BAD_REQUEST,
+        _ => StatusCode::BAD_GATEWAY,
+    };
+    Problem { status, code: Code::OfGeneration(code), detail: message.to_owned(), about: Box::default() }
+}
+
+/// Text that may contain what a client sent, as one short line without control characters.
+fn one_line(text: &str) -> String {
+    let mut line: String = text.chars().take(ECHO_CHARS_MAX).flat_map(escape).collect();
+    if text.chars().nth(ECHO_CHARS_MAX).is_some() {
+        line.push('…');
+    }
+    line
+}
+
+fn escape(letter: char) -> impl Iterator<Item = char> {
+    let escaped = letter.is_control().then(|| letter.escape_default());
+    let plain = escaped.is_none().then_some(letter);
+    escaped.into_iter().flatten().chain(plain)
+}
+
+/// A problem for clients of OpenAI's API: the same document, and the `error` that their libraries show.
 #[derive(Debug)]
 pub(crate) struct CompletionProblem {
     problem: Problem,
-    /// Whether sending the request again may help and begins nothing twice.
+    /// Whether sending the request again may help and starts nothing twice.
     worth_repeating: bool,
 }
 
 impl CompletionProblem {
-    /// The generation has begun, or may have. Without a name a repeat would begin another.
+    /// The generation has started, or may have. Without a request id a retry would start another.
     pub(crate) fn after_begin(problem: impl Into<Problem>, named: bool) -> CompletionProblem {
         let CompletionProblem { problem, worth_repeating } = problem.into().into();
         CompletionProblem { problem, worth_repeating: worth_repeating && named }
@@ -192,11 +209,11 @@ impl<T: Into<Problem>> From<T> for CompletionProblem {
 impl IntoResponse for CompletionProblem {
     fn into_response(self) -> Response {
         let CompletionProblem { problem, worth_repeating } = self;
-        let mut body = problem.to_json();
-        body["error"] = problem.error_object();
-        let mut response = problem.respond(&body);
+        let document =
+            CompletionProblemDocument { problem: problem.document(), error: problem.error_object() };
+        let mut response = problem.respond(&document);
         if !worth_repeating {
-            // Their libraries would send conflicts and failures again, and so begin more generations.
+            // OpenAI's libraries retry conflicts and failures, and would start more generations.
             response.headers_mut().insert("x-should-retry", HeaderValue::from_static("false"));
         }
         response
@@ -205,8 +222,8 @@ impl IntoResponse for CompletionProblem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let body = self.to_json();
-        self.respond(&body)
+        let document = self.document();
+        self.respond(&document)
     }
 }
 
@@ -215,8 +232,8 @@ impl Problem {
         matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 
-    fn respond(self, body: &Value) -> Response {
-        let mut response = (self.status, body.to_string()).into_response();
+    fn respond(self, document: &impl Serialize) -> Response {
+        let mut response = (self.status, axum::Json(document)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.is_lack_of_room() {
@@ -224,7 +241,7 @@ impl Problem {
         }
         if self.status == StatusCode::PAYLOAD_TOO_LARGE {
             // The rest of the body is not read, so nothing can follow it on this connection. A client that
-            // is not told would send its next request there and see it die.
+            // is not told would send its next request there and lose it.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -234,39 +251,51 @@ impl Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Problem {
         let detail = refusal.to_string();
-        let conflict = |code| Problem::new(StatusCode::CONFLICT, code, detail.clone());
-        match &refusal {
-            Refusal::Repeated(_) => conflict("repeated"),
-            Refusal::IdempotencyConflict { generation } => {
-                conflict("idempotency_conflict").with("generationId", generation.as_str())
+        let conflict = |code| Problem::new(StatusCode::CONFLICT, code, &detail);
+        match refusal {
+            Refusal::Repeated(_) => conflict(ProblemCode::Repeated),
+            Refusal::IdempotencyConflict { generation } => conflict(ProblemCode::IdempotencyConflict)
+                .with(|about| about.generation_id = Some(generation.to_string())),
+            Refusal::Busy { current } => conflict(ProblemCode::ConversationBusy)
+                .with(|about| about.generation_id = Some(current.to_string())),
+            Refusal::QueueFull => {
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, ProblemCode::LimitReached, detail)
             }
-            Refusal::Busy { current } => conflict("conversation_busy").with("generationId", current.as_str()),
-            Refusal::QueueFull => Problem::new(StatusCode::TOO_MANY_REQUESTS, "limit_reached", detail),
-            Refusal::AlreadyEnded { status } => conflict("already_ended").with("statusWas", status.as_str()),
-            Refusal::EndedLongAgo => conflict("already_ended"),
+            Refusal::AlreadyEnded { status } => {
+                conflict(ProblemCode::AlreadyEnded).with(|about| about.status_was = Some(status))
+            }
+            Refusal::EndedLongAgo => conflict(ProblemCode::AlreadyEnded),
             Refusal::NotInterrupted { status } => {
-                conflict("not_interrupted").with("statusIs", status.as_str())
+                conflict(ProblemCode::NotInterrupted).with(|about| about.status_is = Some(status))
             }
-            Refusal::NotRetryable | Refusal::PromptGone => conflict("not_retryable"),
-            Refusal::AlreadyExists => conflict("already_exists"),
-            Refusal::MessageExists { id } => conflict("message_exists").with("messageId", id.as_str()),
+            Refusal::NotRetryable | Refusal::PromptGone => conflict(ProblemCode::NotRetryable),
+            Refusal::AlreadyExists => conflict(ProblemCode::AlreadyExists),
+            Refusal::MessageExists { id } => {
+                conflict(ProblemCode::MessageExists).with(|about| about.message_id = Some(id.to_string()))
+            }
             Refusal::ApprovalChanged { tool_use_id } => {
-                conflict("approval_changed").with("toolUseId", tool_use_id.as_str())
+                conflict(ProblemCode::ApprovalChanged).with(|about| about.tool_use_id = Some(tool_use_id))
             }
-            Refusal::NotExternal => conflict("not_external"),
-            Refusal::NotAsked { .. } => Problem::new(StatusCode::NOT_FOUND, "not_found", detail),
-            Refusal::AlreadyDecided(decided) => conflict("already_decided")
-                .with("decision", decided.decision.as_str())
-                .with("by", &*decided.by),
+            Refusal::NotExternal => conflict(ProblemCode::NotExternal),
+            Refusal::NotAsked { .. } => Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, detail),
+            Refusal::AlreadyDecided(decided) => conflict(ProblemCode::AlreadyDecided).with(|about| {
+                about.decision = Some(decided.decision);
+                about.by = Some(decided.by);
+            }),
             Refusal::NotCalled { .. } | Refusal::ToolTooLong { .. } => Problem::invalid("events", detail),
             Refusal::AskedOtherwise { tool_use_id } => {
-                conflict("already_asked").with("toolUseId", tool_use_id.as_str())
+                conflict(ProblemCode::AlreadyAsked).with(|about| about.tool_use_id = Some(tool_use_id))
             }
-            Refusal::External => conflict("external_producer"),
+            Refusal::External => conflict(ProblemCode::ExternalProducer),
             Refusal::StaleProducer { current, status, .. } => {
-                conflict("stale_producer").with("epoch", *current).with("statusIs", status.as_str())
+                conflict(ProblemCode::StaleProducer).with(|about| {
+                    about.epoch = Some(current);
+                    about.status_is = Some(status);
+                })
             }
-            Refusal::SeqConflict { last, .. } => conflict("seq_conflict").with("lastSeq", last.0),
+            Refusal::SeqConflict { last, .. } => {
+                conflict(ProblemCode::SeqConflict).with(|about| about.last_seq = Some(last.0))
+            }
         }
     }
 }
@@ -274,27 +303,24 @@ impl From<Refusal> for Problem {
 impl From<CommandError> for Problem {
     fn from(error: CommandError) -> Problem {
         let detail = error.to_string();
+        let conflict = |code| Problem::new(StatusCode::CONFLICT, code, &detail);
         match error {
             CommandError::Refused(refusal) => refusal.into(),
             CommandError::NotFound => Problem::not_found(),
             CommandError::UnknownModel { .. } => Problem::invalid("model", detail),
             CommandError::CursorAhead { tail } => {
-                Problem::new(StatusCode::CONFLICT, "cursor_ahead", detail).with("lastSeq", tail.0)
+                conflict(ProblemCode::CursorAhead).with(|about| about.last_seq = Some(tail.0))
             }
             CommandError::BadCursor(_) => Problem::invalid("cursor", detail),
             CommandError::TooManyLive { .. } | CommandError::TooManyReaders { .. } => {
-                Problem::new(StatusCode::TOO_MANY_REQUESTS, "limit_reached", detail)
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, ProblemCode::LimitReached, detail)
             }
             CommandError::ServerIsFull { .. } => {
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "limit_reached", detail)
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::LimitReached, detail)
             }
-            CommandError::MadeOtherwise { conversation } => {
-                Problem::new(StatusCode::CONFLICT, "idempotency_conflict", detail)
-                    .with("conversationId", conversation.as_str())
-            }
-            CommandError::Unavailable(_) | CommandError::Lost(_) => {
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)
-            }
+            CommandError::MadeOtherwise { conversation } => conflict(ProblemCode::IdempotencyConflict)
+                .with(|about| about.conversation_id = Some(conversation.to_string())),
+            CommandError::Unavailable(_) | CommandError::Lost(_) => unavailable(&detail),
             CommandError::Broken(_) => broken(&detail),
         }
     }
@@ -305,9 +331,10 @@ impl From<FollowError> for Problem {
         let detail = error.to_string();
         match error {
             FollowError::Ahead { tail } => {
-                Problem::new(StatusCode::CONFLICT, "cursor_ahead", detail).with("lastSeq", tail.0)
+                Problem::new(StatusCode::CONFLICT, ProblemCode::CursorAhead, detail)
+                    .with(|about| about.last_seq = Some(tail.0))
             }
-            FollowError::Trimmed { .. } => Problem::new(StatusCode::GONE, "trimmed", detail),
+            FollowError::Trimmed { .. } => Problem::new(StatusCode::GONE, ProblemCode::Trimmed, detail),
             FollowError::Store(error) => error.into(),
         }
     }
@@ -317,17 +344,34 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
         let detail = error.to_string();
         match error {
-            StoreError::Unavailable(_) => {
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, "store_unavailable", detail)
-            }
+            StoreError::Unavailable(_) => unavailable(&detail),
             StoreError::Broken(_) => broken(&detail),
         }
     }
 }
 
-/// A failure of ours. The log has the details; a client can do nothing with them.
+fn unavailable(detail: &str) -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::StoreUnavailable, detail)
+}
+
+/// The log has the details; a client can do nothing with them.
 fn broken(detail: &str) -> Problem {
-    tracing::error!(detail, "what is stored cannot be understood");
-    let told = "the server cannot read what it stored; its log says why";
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "store_broken", told)
+    tracing::error!(detail, "stored data cannot be read");
+    let told = "the server cannot read its stored data; its log says why";
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, ProblemCode::StoreBroken, told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_repeats_at_most_one_short_line_of_what_was_sent() {
+        let sent = format!("evil\n\u{1b}[31m{}", "x".repeat(10_000));
+        let problem = Problem::invalid(&sent, format!("unknown field `{sent}`")).to_json();
+        for text in [&problem["detail"], &problem["field"]] {
+            let text = text.as_str().unwrap();
+            assert!(text.len() < 300 && !text.contains(char::is_control), "{text}");
+        }
+    }
 }

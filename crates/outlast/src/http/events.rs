@@ -8,14 +8,18 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
-use outlast_core::{ConversationId, GenerationId, Seq};
+use outlast_core::{ConversationId, ConversationView, Entry, GenerationId, RequestId, Seq, Timestamp};
 use outlast_engine::{Batch, CommandError, EventStream, Frame, Snapshot};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Params};
+use super::body::Id;
 use super::error::Problem;
+use super::query::{Query, Whole, limit};
 use super::streamed::{StreamedJson, json_pieces};
 
 /// A comment, which clients ignore and proxies take for traffic.
@@ -24,64 +28,120 @@ pub(crate) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
 const EVENTS_USUAL: usize = 100;
 const EVENTS_MOST: usize = 1_000;
 
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(of_generation)).routes(routes!(of_conversation))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventsQuery {
+    /// Only events after this position. Wins over `Last-Event-ID`.
+    #[param(value_type = Option<u64>)]
+    after: Option<Whole>,
+    /// A stream (`sse`), or one page of it (`json`).
+    #[serde(default)]
+    #[param(default = "sse", required = false)]
+    format: Format,
+    /// Events of a page at most; more than 1000 means 1000.
+    #[param(value_type = Option<u64>, minimum = 1, default = 100)]
+    limit: Option<Whole>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize, PartialEq, ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = EventFormat)]
+pub(crate) enum Format {
+    #[default]
+    Sse,
+    Json,
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct AfterQuery {
+    /// Only events after this position. Wins over `Last-Event-ID`.
+    #[param(value_type = Option<u64>)]
+    after: Option<Whole>,
+}
+
+/// Follow a generation
+///
+/// From its first event, or after the given position; ends with the generation.
+#[utoipa::path(get, path = "/v1/generations/{id}/events", operation_id = "followGeneration", tag = "Events",
+    params(EventsQuery),
+    responses(
+        (status = 200, content((FrameSchema = "text/event-stream"), (EventPage = "application/json")),
+            description = "The events, as a stream of frames or as one page."),
+        (status = 409, description = "`cursor_ahead`."),
+        (status = 429, description = "`limit_reached`: too many followers."),
+    ))]
 pub(crate) async fn of_generation(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
-    params: Params,
+    Query(query): Query<EventsQuery>,
 ) -> Result<Response, Problem> {
-    let after = cursor(&headers, &params)?;
-    match params.text("format") {
-        Some("json") => return page(&app, &id, after, &params).await,
-        Some("sse") | None => {}
-        Some(other) => return Err(Problem::invalid("format", format!("{other:?} is not sse or json"))),
+    let after = cursor(&headers, query.after)?;
+    let limit = limit(query.limit, EVENTS_USUAL, EVENTS_MOST)?;
+    if query.format == Format::Json {
+        return page(&app, &id, after, limit).await;
     }
     let events = app.engine().stream_generation(&app.user(), &id, after).await?;
     Ok(event_stream(frames(events)))
 }
 
+/// Follow a conversation
+///
+/// Stays open across generations. Without a position, the first event is a `snapshot`.
+#[utoipa::path(get, path = "/v1/conversations/{id}/events", operation_id = "followConversation", tag = "Events",
+    params(AfterQuery),
+    responses(
+        (status = 200, body = FrameSchema, content_type = "text/event-stream",
+            description = "The events, as a stream of frames."),
+        (status = 409, description = "`cursor_ahead`."),
+        (status = 429, description = "`limit_reached`: too many followers."),
+    ))]
 pub(crate) async fn of_conversation(
     State(app): State<App>,
     Id(id): Id<ConversationId>,
     headers: HeaderMap,
-    params: Params,
+    Query(query): Query<AfterQuery>,
 ) -> Result<Response, Problem> {
-    let after = cursor(&headers, &params)?;
-    let events = app.engine().stream_conversation(&app.user(), &id, after).await?;
+    let user = app.user();
+    let id = app.engine().thread(&user, id.as_str()).await?;
+    let after = cursor(&headers, query.after)?;
+    let events = app.engine().stream_conversation(&user, &id, after).await?;
     Ok(event_stream(frames(events)))
 }
 
 /// The client's position: `?after=`, or `Last-Event-ID`, which browsers send when they reconnect.
-fn cursor(headers: &HeaderMap, params: &Params) -> Result<Option<Seq>, Problem> {
-    if let Some(after) = params.number("after")? {
-        return Ok(Some(Seq(after)));
-    }
-    let Some(last) = headers.get("last-event-id") else { return Ok(None) };
-    let last = last.to_str().ok().and_then(|text| text.trim().parse().ok());
-    last.map(|seq| Some(Seq(seq))).ok_or_else(|| Problem::invalid("Last-Event-ID", "must be a whole number"))
+fn cursor(headers: &HeaderMap, after: Option<Whole>) -> Result<Option<Seq>, Problem> {
+    let last = headers.get("last-event-id").map(|last| {
+        let last = last.to_str().ok().and_then(Whole::read);
+        last.ok_or_else(|| Problem::invalid("Last-Event-ID", "must be a whole number"))
+    });
+    let last = last.transpose()?;
+    Ok(after.or(last).map(|Whole(seq)| Seq(seq)))
 }
 
 /// The events are the bytes of the log, as in every stream.
-#[derive(Serialize)]
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct EventsPage<'a> {
+pub(crate) struct EventPage<'a> {
+    #[schema(value_type = Vec<Entry>)]
     data: Vec<&'a RawValue>,
+    /// Pass this as `after` to get the next page.
     next_after: Seq,
+    /// Whether the end of the generation is in this page or before it.
     ended: bool,
 }
 
-async fn page(
-    app: &App,
-    id: &GenerationId,
-    after: Option<Seq>,
-    params: &Params,
-) -> Result<Response, Problem> {
-    let limit = params.limit(EVENTS_USUAL, EVENTS_MOST)?;
+async fn page(app: &App, id: &GenerationId, after: Option<Seq>, limit: usize) -> Result<Response, Problem> {
     let page = app.engine().events(&app.user(), id, after, limit).await?;
     let lines = page.records.iter().map(|record| serde_json::from_slice(&record.bytes));
     let data: Result<Vec<&RawValue>, _> = lines.collect();
     let data = data.map_err(|error| CommandError::Broken(error.to_string()))?;
-    Ok(StreamedJson(EventsPage { data, next_after: page.after, ended: page.ended }).into_response())
+    Ok(StreamedJson(EventPage { data, next_after: page.after, ended: page.ended }).into_response())
 }
 
 /// The frames of a stream in SSE's form, until it is over for whatever reason: the client comes back with its
@@ -98,6 +158,20 @@ fn frames(events: EventStream) -> impl Stream<Item = Result<Bytes, Infallible>> 
         }
         unsent.pop_front().map(|bytes| (Ok(bytes), (events, unsent)))
     })
+}
+
+/// A frame of a stream, as SSE parsers hand it on.
+#[derive(ToSchema)]
+#[schema(as = EventFrame)]
+#[allow(dead_code)] // only its schema is used: `encode` writes the bytes of the log
+pub(crate) struct FrameSchema {
+    /// The event's seq.
+    id: String,
+    /// The event's type.
+    event: String,
+    /// A `StreamEvent`.
+    #[schema(content_media_type = "application/json")]
+    data: String,
 }
 
 fn encode(batch: &Batch) -> Bytes {
@@ -124,6 +198,38 @@ fn encode_snapshot(snapshot: &Snapshot) -> Vec<Bytes> {
     pieces.extend(json_pieces(snapshot));
     pieces.push(Bytes::from_static(b"\n\n"));
     pieces
+}
+
+/// A view as an event. It is not in the log: it stands for all events up to its seq.
+#[derive(ToSchema)]
+#[schema(as = SnapshotEvent, rename_all = "camelCase")]
+#[allow(dead_code)] // only its schema is used: the engine has the struct that is sent
+pub(crate) struct SnapshotSchema {
+    seq: Seq,
+    ts: Timestamp,
+    #[schema(required)]
+    generation_id: Option<GenerationId>,
+    #[schema(required)]
+    request_id: Option<RequestId>,
+    #[schema(rename = "type")]
+    kind: SnapshotType,
+    payload: ConversationView,
+}
+
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[allow(dead_code)] // only its schema is used
+enum SnapshotType {
+    Snapshot,
+}
+
+/// What a stream carries: the events of the log, or a snapshot in place of those that it leaves out.
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code)] // only its schema is used: the bytes of the log are sent as they are
+pub(crate) enum StreamEvent {
+    Event(Box<Entry>),
+    Snapshot(SnapshotSchema),
 }
 
 pub(crate) fn event_stream(

@@ -1,71 +1,108 @@
-//! Generations: start, look, cancel, resume, dismiss, retry.
+//! Generations: start, read, list, cancel, resume, dismiss, retry.
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse, Response};
 use outlast_core::{
-    Brief, ConversationId, GenerationId, GenerationStatus, Part, Producer, RetryMode, WhenBusy,
+    Brief, ConversationId, GenerationDocument, GenerationId, GenerationStatus, MessageId, Part, Producer,
+    RetryMode, WhenBusy,
 };
-use outlast_engine::{Paging, StartRequest, Started};
-use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use outlast_engine::{Cancelled, StartRequest, Started};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Json, Params, request_id};
+use super::body::{Id, Json, NoFields, request_id};
 use super::error::Problem;
+use super::free::Metadata;
+use super::query::{PageQuery, Query};
 use super::streamed::StreamedJson;
 
-/// Entries of a list if nothing is said, and at most.
-const PAGE_USUAL: usize = 50;
-const PAGE_MOST: usize = 200;
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(start, list))
+        .routes(routes!(read))
+        .routes(routes!(cancel))
+        .routes(routes!(resume))
+        .routes(routes!(dismiss))
+        .routes(routes!(retry))
+}
 
-#[derive(Deserialize)]
+/// A message to be answered.
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = StartGeneration)]
 pub(crate) struct StartBody {
+    /// Without it, a new conversation is created.
+    #[schema(min_length = 1)]
     conversation_id: Option<ConversationId>,
+    #[schema(value_type = ContentForm)]
     content: Content,
+    /// One of `GET /v1/models`.
     model: Option<String>,
+    /// Idempotency key: repeating the request does nothing twice.
+    #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
     #[serde(default)]
     when_busy: WhenBusyName,
-    tools: Option<Vec<Value>>,
+    /// This version runs no tools: must be empty.
+    #[schema(max_items = 0)]
+    tools: Option<Vec<String>>,
+    /// Instructions for the model.
     system: Option<String>,
-    metadata: Option<serde_json::Map<String, Value>>,
+    metadata: Option<Metadata>,
+    /// `external`: a worker will produce the answer.
     producer: Option<Producer>,
 }
 
-/// What the user says: text, or parts of text.
+/// What the user says. It must not be blank.
+#[derive(Deserialize, ToSchema)]
+#[serde(untagged)]
+#[schema(as = Content)]
+pub(crate) enum ContentForm {
+    Text(NotBlank),
+    Parts(Vec<TextPart>),
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(transparent)]
+#[schema(pattern = r"\S")]
+pub(crate) struct NotBlank(String);
+
+#[derive(Deserialize, ToSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum TextPart {
+    Text { text: String },
+}
+
 #[derive(Debug, PartialEq)]
 pub(crate) struct Content(Vec<Part>);
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Text(String),
-            Parts(Vec<Part>),
-        }
-        let wrong =
-            || serde::de::Error::custom("must be a string or a list of parts {\"type\":\"text\",\"text\":…}");
-        // A field that is missing and text that is broken say so themselves.
+        let wrong = "must be a string or a list of parts {\"type\":\"text\",\"text\":…}";
+        // Read as a value first, so that a missing field and broken JSON are reported as such.
         let value = Value::deserialize(deserializer)?;
-        let parts = match Form::deserialize(value).map_err(|_| wrong())? {
-            Form::Text(text) => vec![Part::Text { text }],
-            Form::Parts(parts) => parts,
+        let form = ContentForm::deserialize(value).map_err(|_| serde::de::Error::custom(wrong))?;
+        let parts = match form {
+            ContentForm::Text(NotBlank(text)) => vec![Part::Text { text }],
+            ContentForm::Parts(parts) => {
+                parts.into_iter().map(|TextPart::Text { text }| Part::Text { text }).collect()
+            }
         };
-        if parts.iter().any(|part| !matches!(part, Part::Text { .. })) {
-            return Err(wrong());
-        }
         if outlast_core::plain_text(&parts).trim().is_empty() {
-            return Err(serde::de::Error::custom("must not be empty"));
+            return Err(serde::de::Error::custom("must not be blank"));
         }
         Ok(Content(parts))
     }
 }
 
-#[derive(Clone, Copy, Default, Deserialize)]
+/// What to do if a generation is running: refuse the message, answer it afterwards, or cancel and answer this.
+#[derive(Clone, Copy, Default, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = WhenBusy)]
 pub(crate) enum WhenBusyName {
     #[default]
     Reject,
@@ -95,7 +132,7 @@ impl StartBody {
             brief: Brief {
                 model: self.model.unwrap_or_else(|| Brief::DEFAULT_MODEL.to_owned()),
                 system: self.system,
-                metadata: self.metadata.map(Value::Object),
+                metadata: self.metadata.map(Value::from),
                 producer: self.producer,
                 ..Brief::default()
             },
@@ -110,98 +147,175 @@ impl StartBody {
     }
 }
 
-pub(crate) fn started_json(started: &Started) -> Value {
-    json!({
-        "generationId": started.generation,
-        "conversationId": started.conversation,
-        "messageId": started.message,
-        "status": started.status,
-    })
+/// The generation that the request started, now or when it came first.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct StartedGeneration {
+    generation_id: GenerationId,
+    conversation_id: ConversationId,
+    /// The user's message.
+    message_id: MessageId,
+    status: GenerationStatus,
 }
 
-pub(crate) async fn start(
-    State(app): State<App>,
-    headers: HeaderMap,
-    Json(body): Json<StartBody>,
-) -> Result<Response, Problem> {
-    let started = app.engine().start(&app.user(), body.into_request(&headers)?).await?;
-    Ok((StatusCode::ACCEPTED, axum::Json(started_json(&started))).into_response())
-}
-
-pub(crate) async fn read(State(app): State<App>, Id(id): Id<GenerationId>) -> Result<Response, Problem> {
-    Ok(StreamedJson(app.engine().generation(&app.user(), &id).await?).into_response())
-}
-
-pub(crate) async fn list(State(app): State<App>, params: Params) -> Result<Response, Problem> {
-    let status = match params.text("status") {
-        Some(text) => Some(
-            serde_json::from_value::<GenerationStatus>(Value::String(text.to_owned()))
-                .map_err(|error| Problem::invalid("status", error))?,
-        ),
-        None => None,
-    };
-    let conversation = params.text("conversationId").map(ConversationId::from);
-    let page = app.engine().generations(&app.user(), conversation, status, paging(&params)?).await?;
-    Ok(StreamedJson(json!({"data": page.data, "nextCursor": page.next_cursor})).into_response())
-}
-
-pub(crate) fn paging(params: &Params) -> Result<Paging, Problem> {
-    let cursor = params.text("cursor").map(str::to_owned);
-    Ok(Paging { cursor, limit: params.limit(PAGE_USUAL, PAGE_MOST)? })
-}
-
-/// What needs no name, because doing it twice is harmless, may have one all the same.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct OnlyName {
-    request_id: Option<String>,
-}
-
-impl OnlyName {
-    pub(crate) fn check(self, headers: &HeaderMap) -> Result<(), Problem> {
-        request_id(headers, self.request_id).map(|_| ())
+impl From<Started> for StartedGeneration {
+    fn from(started: Started) -> StartedGeneration {
+        StartedGeneration {
+            generation_id: started.generation,
+            conversation_id: started.conversation,
+            message_id: started.message,
+            status: started.status,
+        }
     }
 }
 
-pub(crate) async fn cancel(
-    State(app): State<App>,
-    Id(id): Id<GenerationId>,
-    headers: HeaderMap,
-    Json(body): Json<OnlyName>,
-) -> Result<Response, Problem> {
-    body.check(&headers)?;
-    let cancelled = app.engine().cancel(&app.user(), &id).await?;
-    let body = json!({"success": cancelled.success, "status": cancelled.status});
-    Ok(axum::Json(body).into_response())
+/// What a command did. `success` is false if the generation had ended before.
+#[derive(Serialize, ToSchema)]
+pub(crate) struct Outcome {
+    pub(crate) success: bool,
+    pub(crate) status: GenerationStatus,
 }
 
-pub(crate) async fn resume(
+impl From<Cancelled> for Outcome {
+    fn from(cancelled: Cancelled) -> Outcome {
+        Outcome { success: cancelled.success, status: cancelled.status }
+    }
+}
+
+impl From<GenerationStatus> for Outcome {
+    fn from(status: GenerationStatus) -> Outcome {
+        Outcome { success: true, status }
+    }
+}
+
+/// Newest first.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GenerationPage {
+    data: Vec<GenerationDocument>,
+    /// Absent from the last page.
+    #[schema(required)]
+    next_cursor: Option<String>,
+}
+
+/// Start a generation
+///
+/// The user's message is durable before the response is sent. The generation continues whatever the client
+/// does. With a request id the call can be repeated safely, even when it creates a conversation.
+#[utoipa::path(post, path = "/v1/generations", operation_id = "startGeneration", tag = "Generations",
+    responses(
+        (status = 202, body = StartedGeneration, description = "Started, now or by an earlier request with the same id."),
+        (status = 404, description = "`not_found`: no such conversation."),
+        (status = 409, description = "`conversation_busy` or `idempotency_conflict`."),
+        (status = 429, description = "`limit_reached`."),
+    ))]
+async fn start(
+    State(app): State<App>,
+    headers: HeaderMap,
+    Json(body): Json<StartBody>,
+) -> Result<(StatusCode, axum::Json<StartedGeneration>), Problem> {
+    let started = app.engine().start(&app.user(), body.into_request(&headers)?).await?;
+    Ok((StatusCode::ACCEPTED, axum::Json(started.into())))
+}
+
+/// Read a generation
+///
+/// The whole state in one response: polling works without a stream.
+#[utoipa::path(get, path = "/v1/generations/{id}", operation_id = "getGeneration", tag = "Generations",
+    responses((status = 200, body = GenerationDocument, description = "The generation.")))]
+async fn read(
+    State(app): State<App>,
+    Id(id): Id<GenerationId>,
+) -> Result<StreamedJson<GenerationDocument>, Problem> {
+    Ok(StreamedJson(app.engine().generation(&app.user(), &id).await?))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase")]
+#[into_params(parameter_in = Query)]
+struct ListQuery {
+    /// Only generations with this status.
+    status: Option<GenerationStatus>,
+    /// Only generations of this conversation.
+    #[param(value_type = Option<String>)]
+    conversation_id: Option<ConversationId>,
+}
+
+/// List generations
+///
+/// Newest first.
+#[utoipa::path(get, path = "/v1/generations", operation_id = "listGenerations", tag = "Generations",
+    params(ListQuery, PageQuery),
+    responses((status = 200, body = GenerationPage, description = "One page.")))]
+async fn list(
+    State(app): State<App>,
+    Query(query): Query<ListQuery>,
+    Query(page): Query<PageQuery>,
+) -> Result<StreamedJson<GenerationPage>, Problem> {
+    let ListQuery { status, conversation_id } = query;
+    let page = app.engine().generations(&app.user(), conversation_id, status, page.paging()?).await?;
+    Ok(StreamedJson(GenerationPage { data: page.data, next_cursor: page.next_cursor }))
+}
+
+/// Cancel a generation
+///
+/// The first cancel wins; a later one is told how the generation ended. Partial content is kept.
+#[utoipa::path(post, path = "/v1/generations/{id}/cancel", operation_id = "cancelGeneration", tag = "Generations",
+    responses((status = 200, body = Outcome, description = "How the generation ended.")))]
+async fn cancel(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
-    Json(body): Json<OnlyName>,
-) -> Result<Response, Problem> {
+    Json(body): Json<NoFields>,
+) -> Result<axum::Json<Outcome>, Problem> {
+    body.check(&headers)?;
+    Ok(axum::Json(app.engine().cancel(&app.user(), &id).await?.into()))
+}
+
+/// Resume an interrupted generation
+#[utoipa::path(post, path = "/v1/generations/{id}/resume", operation_id = "resumeGeneration", tag = "Generations",
+    responses(
+        (status = 202, body = Outcome, description = "It continues."),
+        (status = 409, description = "`not_interrupted`, `already_ended` or `external_producer`."),
+        (status = 429, description = "`limit_reached`."),
+    ))]
+async fn resume(
+    State(app): State<App>,
+    Id(id): Id<GenerationId>,
+    headers: HeaderMap,
+    Json(body): Json<NoFields>,
+) -> Result<(StatusCode, axum::Json<Outcome>), Problem> {
     body.check(&headers)?;
     let status = app.engine().resume(&app.user(), &id).await?;
-    Ok((StatusCode::ACCEPTED, axum::Json(json!({"success": true, "status": status}))).into_response())
+    Ok((StatusCode::ACCEPTED, axum::Json(status.into())))
 }
 
-pub(crate) async fn dismiss(
+/// Dismiss an interrupted generation
+///
+/// Ends it as cancelled. Partial content is kept.
+#[utoipa::path(post, path = "/v1/generations/{id}/dismiss", operation_id = "dismissGeneration", tag = "Generations",
+    responses(
+        (status = 200, body = Outcome, description = "It has ended."),
+        (status = 409, description = "`not_interrupted` or `already_ended`."),
+    ))]
+async fn dismiss(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
-    Json(body): Json<OnlyName>,
-) -> Result<Response, Problem> {
+    Json(body): Json<NoFields>,
+) -> Result<axum::Json<Outcome>, Problem> {
     body.check(&headers)?;
-    let status = app.engine().dismiss(&app.user(), &id).await?;
-    Ok(axum::Json(json!({"success": true, "status": status})).into_response())
+    Ok(axum::Json(app.engine().dismiss(&app.user(), &id).await?.into()))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = RetryGeneration)]
 pub(crate) struct RetryBody {
+    /// `retry` drops the partial answer, `continue` keeps it.
     #[serde(default = "RetryBody::usual")]
     mode: RetryMode,
+    #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
 }
 
@@ -211,13 +325,22 @@ impl RetryBody {
     }
 }
 
-pub(crate) async fn retry(
+/// Retry or continue a generation that failed or was cancelled
+///
+/// Starts a new generation for the same message.
+#[utoipa::path(post, path = "/v1/generations/{id}/retry", operation_id = "retryGeneration", tag = "Generations",
+    responses(
+        (status = 202, body = StartedGeneration, description = "The new generation."),
+        (status = 409, description = "`not_retryable`, `conversation_busy` or `idempotency_conflict`."),
+        (status = 429, description = "`limit_reached`."),
+    ))]
+async fn retry(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
     Json(body): Json<RetryBody>,
-) -> Result<Response, Problem> {
+) -> Result<(StatusCode, axum::Json<StartedGeneration>), Problem> {
     let request = request_id(&headers, body.request_id)?;
     let started = app.engine().retry(&app.user(), &id, body.mode, request).await?;
-    Ok((StatusCode::ACCEPTED, axum::Json(started_json(&started))).into_response())
+    Ok((StatusCode::ACCEPTED, axum::Json(started.into())))
 }

@@ -1,44 +1,56 @@
-//! Jobs: generations under the names that background clients know them by. A job's id is its generation's.
+//! Jobs: generations as clients of background completions know them. A job's id is its generation's.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use outlast_core::{
-    ConversationId, GenerationDocument, GenerationId, GenerationStatus, MessageId, Timestamp, UserId,
-    plain_text,
+    GenerationDocument, GenerationId, GenerationStatus, MessageId, Timestamp, UserId, plain_text,
 };
+use outlast_engine::thread_name;
 use serde::Serialize;
-use serde_json::json;
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Json};
+use super::body::{Id, Json, NoFields};
 use super::error::Problem;
-use super::generations::OnlyName;
+use super::events::{self, EventPage, EventsQuery, FrameSchema};
+use super::query::Query;
 use super::streamed::StreamedJson;
 
-#[derive(Serialize)]
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(read)).routes(routes!(follow)).routes(routes!(abort))
+}
+
+#[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct Job {
     id: GenerationId,
     user_id: UserId,
-    thread_id: ConversationId,
+    /// The name that the client gave its conversation.
+    thread_id: String,
+    #[schema(required)]
     message_id: Option<MessageId>,
-    status: &'static str,
+    status: JobStatus,
     content: String,
     chunks_received: u64,
     started_at: Timestamp,
+    #[schema(required)]
     completed_at: Option<Timestamp>,
+    #[schema(required)]
     error: Option<String>,
 }
 
 impl Job {
     fn new(user: UserId, document: GenerationDocument) -> Job {
+        let thread_id = thread_name(&user, &document.conversation_id).to_owned();
         Job {
-            status: job_status(document.status),
+            status: document.status.into(),
             content: plain_text(document.parts()),
             id: document.id,
             user_id: user,
-            thread_id: document.conversation_id,
+            thread_id,
             message_id: document.brief.answer_id,
             chunks_received: document.chunks_received,
             started_at: document.started_at.unwrap_or(document.created_at),
@@ -48,33 +60,76 @@ impl Job {
     }
 }
 
-/// The status of a generation as jobs name it.
-pub(crate) fn job_status(status: GenerationStatus) -> &'static str {
-    match status {
-        GenerationStatus::Queued
-        | GenerationStatus::Running
-        | GenerationStatus::AwaitingApproval
-        | GenerationStatus::Paused => "streaming",
-        GenerationStatus::Interrupted => "interrupted",
-        GenerationStatus::Completed => "complete",
-        GenerationStatus::Cancelled => "aborted",
-        GenerationStatus::Error => "error",
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum JobStatus {
+    Streaming,
+    Interrupted,
+    Complete,
+    Aborted,
+    Error,
+}
+
+impl From<GenerationStatus> for JobStatus {
+    fn from(status: GenerationStatus) -> JobStatus {
+        match status {
+            GenerationStatus::Queued
+            | GenerationStatus::Running
+            | GenerationStatus::AwaitingApproval
+            | GenerationStatus::Paused => JobStatus::Streaming,
+            GenerationStatus::Interrupted => JobStatus::Interrupted,
+            GenerationStatus::Completed => JobStatus::Complete,
+            GenerationStatus::Cancelled => JobStatus::Aborted,
+            GenerationStatus::Error => JobStatus::Error,
+        }
     }
 }
 
-pub(crate) async fn read(State(app): State<App>, Id(id): Id<GenerationId>) -> Result<Response, Problem> {
+/// Read a job
+#[utoipa::path(get, path = "/v1/jobs/{id}", operation_id = "getJob", tag = "Jobs",
+    responses((status = 200, body = Job, description = "The job.")))]
+async fn read(State(app): State<App>, Id(id): Id<GenerationId>) -> Result<StreamedJson<Job>, Problem> {
     let user = app.user();
     let document = app.engine().generation(&user, &id).await?;
-    Ok(StreamedJson(Job::new(user, document)).into_response())
+    Ok(StreamedJson(Job::new(user, document)))
 }
 
-pub(crate) async fn abort(
+/// Follow a job
+///
+/// The same events as those of its generation.
+#[utoipa::path(get, path = "/v1/jobs/{id}/events", operation_id = "followJob", tag = "Jobs",
+    params(EventsQuery),
+    responses(
+        (status = 200, content((FrameSchema = "text/event-stream"), (EventPage = "application/json")),
+            description = "The events, as a stream of frames or as one page."),
+        (status = 409, description = "`cursor_ahead`."),
+        (status = 429, description = "`limit_reached`: too many followers."),
+    ))]
+async fn follow(
+    state: State<App>,
+    id: Id<GenerationId>,
+    headers: HeaderMap,
+    query: Query<EventsQuery>,
+) -> Result<Response, Problem> {
+    events::of_generation(state, id, headers, query).await
+}
+
+#[derive(Serialize, ToSchema)]
+struct Aborted {
+    /// False if the job had ended before.
+    aborted: bool,
+}
+
+/// Abort a job
+#[utoipa::path(post, path = "/v1/jobs/{id}/abort", operation_id = "abortJob", tag = "Jobs",
+    responses((status = 200, body = Aborted, description = "Whether this request ended the job.")))]
+async fn abort(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
-    Json(body): Json<OnlyName>,
-) -> Result<Response, Problem> {
+    Json(body): Json<NoFields>,
+) -> Result<axum::Json<Aborted>, Problem> {
     body.check(&headers)?;
     let cancelled = app.engine().cancel(&app.user(), &id).await?;
-    Ok(axum::Json(json!({"aborted": cancelled.success})).into_response())
+    Ok(axum::Json(Aborted { aborted: cancelled.success }))
 }

@@ -8,11 +8,15 @@ mod completions;
 mod conversations;
 mod error;
 mod events;
+mod free;
 mod generations;
 mod guard;
 mod hosts;
 mod jobs;
+mod openapi;
+mod problem;
 mod producers;
+mod query;
 mod streamed;
 mod websocket;
 
@@ -24,10 +28,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
 use outlast_core::UserId;
 use outlast_engine::Engine;
 use tokio_util::task::TaskTracker;
+use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use hosts::Hosts;
 
@@ -40,12 +44,20 @@ struct Inner {
     connections: TaskTracker,
     body_bytes: usize,
     hosts: Hosts,
+    store: String,
     draining: AtomicBool,
 }
 
 impl App {
-    pub(crate) fn new(engine: Engine, connections: TaskTracker, body_bytes: usize, hosts: Hosts) -> App {
-        App(Arc::new(Inner { engine, connections, body_bytes, hosts, draining: AtomicBool::new(false) }))
+    pub(crate) fn new(
+        engine: Engine,
+        connections: TaskTracker,
+        store: &str,
+        body_bytes: usize,
+        hosts: Hosts,
+    ) -> App {
+        let (store, draining) = (store.to_owned(), AtomicBool::new(false));
+        App(Arc::new(Inner { engine, connections, body_bytes, hosts, store, draining }))
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -67,69 +79,9 @@ impl App {
     }
 }
 
-/// Every path and method that is served, as the OpenAPI document must list them.
-#[cfg(test)]
-pub(crate) const ROUTES: &[(&str, &str)] = &[
-    ("get", "/healthz"),
-    ("get", "/readyz"),
-    ("get", "/openapi.json"),
-    ("get", "/v1/capabilities"),
-    ("get", "/v1/models"),
-    ("post", "/v1/generations"),
-    ("get", "/v1/generations"),
-    ("get", "/v1/generations/{id}"),
-    ("get", "/v1/generations/{id}/events"),
-    ("post", "/v1/generations/{id}/events"),
-    ("post", "/v1/generations/{id}/claim"),
-    ("post", "/v1/generations/{id}/approvals/{toolUseId}"),
-    ("post", "/v1/generations/{id}/heartbeat"),
-    ("post", "/v1/generations/{id}/cancel"),
-    ("post", "/v1/generations/{id}/resume"),
-    ("post", "/v1/generations/{id}/dismiss"),
-    ("post", "/v1/generations/{id}/retry"),
-    ("post", "/v1/chat/completions"),
-    ("get", "/v1/jobs/{id}"),
-    ("get", "/v1/jobs/{id}/events"),
-    ("post", "/v1/jobs/{id}/abort"),
-    ("post", "/v1/conversations"),
-    ("get", "/v1/conversations"),
-    ("get", "/v1/conversations/{id}"),
-    ("patch", "/v1/conversations/{id}"),
-    ("delete", "/v1/conversations/{id}"),
-    ("get", "/v1/conversations/{id}/messages"),
-    ("get", "/v1/conversations/{id}/events"),
-    ("get", "/v1/conversations/{id}/ws"),
-];
-
 pub(crate) fn router(app: App) -> Router {
-    Router::new()
-        .route("/healthz", get(around::alive))
-        .route("/readyz", get(around::ready))
-        .route("/openapi.json", get(around::openapi))
-        .route("/v1/capabilities", get(around::capabilities))
-        .route("/v1/models", get(around::models))
-        .route("/v1/generations", post(generations::start).get(generations::list))
-        .route("/v1/generations/{id}", get(generations::read))
-        .route("/v1/generations/{id}/events", get(events::of_generation).post(producers::append))
-        .route("/v1/generations/{id}/claim", post(producers::claim))
-        .route("/v1/generations/{id}/approvals/{tool_use_id}", post(approvals::submit))
-        .route("/v1/generations/{id}/heartbeat", post(producers::heartbeat))
-        .route("/v1/generations/{id}/cancel", post(generations::cancel))
-        .route("/v1/generations/{id}/resume", post(generations::resume))
-        .route("/v1/generations/{id}/dismiss", post(generations::dismiss))
-        .route("/v1/generations/{id}/retry", post(generations::retry))
-        .route("/v1/chat/completions", post(completions::complete))
-        .route("/v1/jobs/{id}", get(jobs::read))
-        .route("/v1/jobs/{id}/events", get(events::of_generation))
-        .route("/v1/jobs/{id}/abort", post(jobs::abort))
-        .route("/v1/conversations", post(conversations::create).get(conversations::list))
-        .route(
-            "/v1/conversations/{id}",
-            get(conversations::read).patch(conversations::update).delete(conversations::delete),
-        )
-        .route("/v1/conversations/{id}/messages", get(conversations::messages))
-        .route("/v1/conversations/{id}/events", get(events::of_conversation))
-        .route("/v1/conversations/{id}/ws", get(websocket::connect))
+    let (router, _) = routes().split_for_parts();
+    router
         .fallback(app::file)
         .method_not_allowed_fallback(around::wrong_method)
         .layer(from_fn_with_state(app.clone(), guard::same_origin))
@@ -137,11 +89,25 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// What a connection beyond `limits.connections` gets. The process is alive all the same, and whoever restarts
-/// it when it is not must hear that.
+/// What a connection beyond `limits.connections` gets. The process is alive, and whoever restarts it when it
+/// is not must hear that.
 pub(crate) fn full() -> Router {
     Router::new()
-        .route("/healthz", get(around::alive))
+        .route("/healthz", axum::routing::get(around::alive))
         .fallback(async || error::Problem::too_many_connections())
         .layer(from_fn(guard::headers))
+}
+
+/// Every route with its description. A handler's own file registers both together.
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(openapi::frame())
+        .merge(around::router())
+        .merge(generations::router())
+        .merge(events::router())
+        .merge(approvals::router())
+        .merge(producers::router())
+        .merge(conversations::router())
+        .merge(websocket::router())
+        .merge(completions::router())
+        .merge(jobs::router())
 }

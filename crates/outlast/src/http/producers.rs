@@ -1,25 +1,35 @@
-//! Workers elsewhere: claim a generation, append what they make, say that they are alive.
+//! Workers: claim a generation, append to it, say that they are alive.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::response::{IntoResponse, Response};
-use outlast_core::{GenerationId, Piece, ProducedEnd, Seq, TextKind, ToolStream};
+use outlast_core::{Approval, GenerationId, GenerationStatus, Piece, ProducedEnd, Seq, TextKind, ToolStream};
 use outlast_engine::{ProducedBatch, Producing};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
 use super::body::{Id, Json, request_id};
 use super::error::Problem;
+use super::free::{Free, ToolUseId};
+use super::query::Whole;
 
-/// Events in one batch: more is a worker that should send more often.
+/// Events in one batch: a worker with more should send more often.
 const BATCH_EVENTS_MAX: usize = 1_000;
 
-#[derive(Deserialize)]
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(claim)).routes(routes!(heartbeat)).routes(routes!(append))
+}
+
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = Claim)]
 pub(crate) struct ClaimBody {
+    /// Whether what the previous worker appended stays.
     #[serde(default = "yes")]
     keep: bool,
+    #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
 }
 
@@ -27,25 +37,35 @@ fn yes() -> bool {
     true
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = Heartbeat)]
 pub(crate) struct HeartbeatBody {
-    epoch: u32,
+    epoch: Whole,
+    #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
 }
 
-#[derive(Deserialize)]
+/// A batch is recorded as a whole or not at all.
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = Append)]
 pub(crate) struct AppendBody {
-    epoch: u32,
-    expected_seq: u64,
+    /// The epoch of the claim.
+    epoch: Whole,
+    /// `lastSeq` of the last response: where this batch continues.
+    expected_seq: Whole,
+    #[schema(min_items = 1, max_items = 1000)]
     events: Vec<Made>,
+    #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
 }
 
-/// What a worker may append, under the names that readers see. Messages and their ids are made here.
-#[derive(Deserialize)]
-#[serde(tag = "type", content = "payload")]
+/// What a worker may append, under the names that followers see. The server assigns messages and their ids.
+/// `chat.done` and `chat.error` end the generation and must come last.
+#[derive(Deserialize, ToSchema)]
+#[serde(tag = "type", content = "payload", deny_unknown_fields)]
+#[schema(as = WorkerEvent)]
 enum Made {
     #[serde(rename = "chat.delta")]
     Text(Text),
@@ -67,46 +87,52 @@ enum Made {
     Failed(Failed),
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
+#[schema(as = WorkerText)]
 struct Text {
     text: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = WorkerTool)]
 struct Tool {
-    tool_use_id: String,
+    tool_use_id: ToolUseId,
     tool_name: String,
-    tool_input: Value,
+    tool_input: Free,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = WorkerToolOutput)]
 struct ToolOutput {
-    tool_use_id: String,
+    tool_use_id: ToolUseId,
     stream: ToolStream,
     text: String,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = WorkerToolEnd)]
 struct ToolEnd {
-    tool_use_id: String,
-    result: Value,
+    tool_use_id: ToolUseId,
+    result: Free,
     #[serde(default)]
     is_error: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = WorkerUsage)]
 struct Usage {
-    input_tokens: u64,
-    output_tokens: u64,
+    input_tokens: Whole,
+    output_tokens: Whole,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = WorkerDone)]
 struct Done {
     #[serde(default = "stop")]
     finish_reason: String,
@@ -116,8 +142,9 @@ fn stop() -> String {
     "stop".to_owned()
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[schema(as = WorkerFailed)]
 struct Failed {
     error_message: String,
     #[serde(default = "producer_failed")]
@@ -128,41 +155,89 @@ fn producer_failed() -> String {
     "producer_failed".to_owned()
 }
 
-pub(crate) async fn claim(
+/// Where a worker stands.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct WorkerState {
+    /// The epoch in which this worker may append.
+    epoch: u32,
+    /// The worker's last event: what the next batch must expect.
+    last_seq: Seq,
+    status: GenerationStatus,
+    /// What a person was asked, and what they decided.
+    approvals: Vec<Approval>,
+}
+
+impl From<Producing> for WorkerState {
+    fn from(producing: Producing) -> WorkerState {
+        let Producing { epoch, last, status, approvals } = producing;
+        WorkerState { epoch, last_seq: last, status, approvals }
+    }
+}
+
+/// Claim a generation
+///
+/// The caller becomes its worker; the previous one can append nothing any more.
+#[utoipa::path(post, path = "/v1/generations/{id}/claim", operation_id = "claimGeneration", tag = "Workers",
+    responses(
+        (status = 200, body = WorkerState, description = "Claimed."),
+        (status = 409, description = "`not_external` or `already_ended`."),
+        (status = 429, description = "`limit_reached`."),
+    ))]
+async fn claim(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
     Json(body): Json<ClaimBody>,
-) -> Result<Response, Problem> {
-    may_have_a_name(&headers, body.request_id.as_deref())?;
-    Ok(answer(app.engine().claim(&app.user(), &id, body.keep).await?))
+) -> Result<axum::Json<WorkerState>, Problem> {
+    check_request_id(&headers, body.request_id)?;
+    Ok(axum::Json(app.engine().claim(&app.user(), &id, body.keep).await?.into()))
 }
 
-pub(crate) async fn heartbeat(
+/// Keep a claim alive
+#[utoipa::path(post, path = "/v1/generations/{id}/heartbeat", operation_id = "sendHeartbeat", tag = "Workers",
+    responses(
+        (status = 200, body = WorkerState, description = "Still claimed."),
+        (status = 409, description = "`not_external`, `stale_producer` or `already_ended`."),
+    ))]
+async fn heartbeat(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
     Json(body): Json<HeartbeatBody>,
-) -> Result<Response, Problem> {
-    may_have_a_name(&headers, body.request_id.as_deref())?;
-    let alive = ProducedBatch { epoch: body.epoch, expected: None, pieces: Vec::new(), end: None };
-    Ok(answer(app.engine().produce(&app.user(), &id, alive).await?))
+) -> Result<axum::Json<WorkerState>, Problem> {
+    check_request_id(&headers, body.request_id)?;
+    let alive = ProducedBatch { epoch: epoch(body.epoch), expected: None, pieces: Vec::new(), end: None };
+    Ok(axum::Json(app.engine().produce(&app.user(), &id, alive).await?.into()))
 }
 
-pub(crate) async fn append(
+/// Append events
+///
+/// The batch is durable when the response is sent.
+#[utoipa::path(post, path = "/v1/generations/{id}/events", operation_id = "appendEvents", tag = "Workers",
+    responses(
+        (status = 200, body = WorkerState, description = "Recorded."),
+        (status = 409, description = "`not_external`, `stale_producer`, `seq_conflict`, `already_asked` or `already_ended`."),
+    ))]
+async fn append(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
     Json(body): Json<AppendBody>,
-) -> Result<Response, Problem> {
-    may_have_a_name(&headers, body.request_id.as_deref())?;
+) -> Result<axum::Json<WorkerState>, Problem> {
+    check_request_id(&headers, body.request_id.clone())?;
     let batch = batch(body)?;
-    Ok(answer(app.engine().produce(&app.user(), &id, batch).await?))
+    Ok(axum::Json(app.engine().produce(&app.user(), &id, batch).await?.into()))
 }
 
-/// Names may be there. They do nothing: an epoch and a position say better what came before.
-fn may_have_a_name(headers: &HeaderMap, name: Option<&str>) -> Result<(), Problem> {
-    request_id(headers, name.map(str::to_owned)).map(|_| ())
+/// Every POST may carry a request id. Here it does nothing: epoch and position say better what came before.
+fn check_request_id(headers: &HeaderMap, id: Option<String>) -> Result<(), Problem> {
+    request_id(headers, id).map(|_| ())
+}
+
+/// An epoch that no claim can have is as stale as any other wrong one.
+fn epoch(Whole(epoch): Whole) -> u32 {
+    u32::try_from(epoch).unwrap_or(u32::MAX)
 }
 
 fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {
@@ -182,19 +257,19 @@ fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {
             Made::Thinking(Text { text }) => {
                 pieces.push(Piece::Text { kind: TextKind::Thinking, text, chunks: 1 });
             }
-            Made::Tool(Tool { tool_use_id: id, tool_name: name, tool_input: input }) => {
+            Made::Tool(Tool { tool_use_id: ToolUseId(id), tool_name: name, tool_input: Free(input) }) => {
                 pieces.push(Piece::ToolCall { id, name, input });
             }
-            Made::ToolOutput(ToolOutput { tool_use_id: id, stream, text }) => {
+            Made::ToolOutput(ToolOutput { tool_use_id: ToolUseId(id), stream, text }) => {
                 pieces.push(Piece::ToolOutput { id, stream, text });
             }
-            Made::ToolEnd(ToolEnd { tool_use_id: id, result, is_error }) => {
+            Made::ToolEnd(ToolEnd { tool_use_id: ToolUseId(id), result: Free(result), is_error }) => {
                 pieces.push(Piece::ToolEnd { id, result, is_error });
             }
-            Made::Approval(Tool { tool_use_id: id, tool_name: name, tool_input: input }) => {
+            Made::Approval(Tool { tool_use_id: ToolUseId(id), tool_name: name, tool_input: Free(input) }) => {
                 pieces.push(Piece::Approval { id, name, input });
             }
-            Made::Usage(Usage { input_tokens, output_tokens }) => {
+            Made::Usage(Usage { input_tokens: Whole(input_tokens), output_tokens: Whole(output_tokens) }) => {
                 pieces.push(Piece::Usage { input_tokens, output_tokens });
             }
             Made::Done(Done { finish_reason: reason }) => end = Some(ProducedEnd::Done { reason }),
@@ -203,15 +278,6 @@ fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {
             }
         }
     }
-    Ok(ProducedBatch { epoch: body.epoch, expected: Some(Seq(body.expected_seq)), pieces, end })
-}
-
-fn answer(producing: Producing) -> Response {
-    let body = json!({
-        "epoch": producing.epoch,
-        "lastSeq": producing.last,
-        "status": producing.status,
-        "approvals": producing.approvals,
-    });
-    axum::Json(body).into_response()
+    let expected = Some(Seq(body.expected_seq.0));
+    Ok(ProducedBatch { epoch: epoch(body.epoch), expected, pieces, end })
 }

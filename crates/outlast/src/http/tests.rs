@@ -1,5 +1,5 @@
-//! The OpenAPI document is held to the router and to the events, and the router to the list of routes.
-//! The files beside this one try single parts of the API.
+//! The OpenAPI document is compared with its snapshot, and every route in it is called. The files beside this
+//! one test single parts of the API.
 
 mod completions;
 mod jobs;
@@ -22,8 +22,8 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use super::around::OPENAPI;
-use super::{App, Hosts, ROUTES, router};
+use super::openapi::DOCUMENT;
+use super::{App, Hosts, router};
 
 /// A body of a request may have this many bytes here.
 const BODY_BYTES: usize = 4096;
@@ -49,7 +49,13 @@ impl Server {
             ids: Ids::Random,
         });
         Server {
-            router: router(App::new(engine.clone(), TaskTracker::new(), BODY_BYTES, Hosts::default())),
+            router: router(App::new(
+                engine.clone(),
+                TaskTracker::new(),
+                "memory",
+                BODY_BYTES,
+                Hosts::default(),
+            )),
             engine,
         }
     }
@@ -102,10 +108,11 @@ async fn read(response: Response) -> Value {
 }
 
 fn document() -> Value {
-    serde_json::from_str(OPENAPI).unwrap()
+    serde_json::from_str(&DOCUMENT).unwrap()
 }
 
-fn described() -> BTreeSet<(String, String)> {
+/// Method and path of every route.
+fn routes() -> BTreeSet<(String, String)> {
     let document = document();
     let paths = document["paths"].as_object().unwrap();
     let methods = |(path, item): (&String, &Value)| -> Vec<(String, String)> {
@@ -126,24 +133,32 @@ fn walk(value: &Value, look: &mut impl FnMut(&serde_json::Map<String, Value>)) {
     }
 }
 
+/// Shows every change of the API in a review. `UPDATE=1 cargo test` writes the file anew.
 #[test]
-fn the_document_lists_every_route_and_no_other() {
-    let routes: BTreeSet<(String, String)> =
-        ROUTES.iter().map(|(method, path)| ((*method).to_owned(), (*path).to_owned())).collect();
-    assert_eq!(routes.len(), ROUTES.len(), "a route stands there twice");
-    assert_eq!(described(), routes);
+fn the_document_is_the_one_checked_in() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(path, DOCUMENT.as_str()).unwrap();
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    let line = kept.lines().zip(DOCUMENT.lines()).position(|(kept, made)| kept != made);
+    assert!(
+        kept == *DOCUMENT,
+        "openapi.json differs from line {line:?} on; run with UPDATE=1 and look at the diff"
+    );
 }
 
 #[tokio::test]
-async fn every_route_of_the_list_is_served() {
+async fn every_route_of_the_document_is_served() {
     let server = Server::new();
     let started = server.ask("post", "/v1/generations", json!({"content": "hello"}).to_string()).await;
     assert_eq!(started.status(), StatusCode::ACCEPTED);
     let started = read(started).await;
     let id = |name: &str| started[name].as_str().unwrap().to_owned();
     // Deleting comes last: the others need something to answer about.
-    let (deleting, others): (Vec<_>, Vec<_>) = ROUTES.iter().partition(|(method, _)| *method == "delete");
-    for (method, path) in others.into_iter().chain(deleting) {
+    let (deleting, others): (Vec<_>, Vec<_>) =
+        routes().into_iter().partition(|(method, _)| method == "delete");
+    for (method, path) in others.iter().chain(&deleting) {
         let named = if path.contains("/generations/") || path.contains("/jobs/") {
             id("generationId")
         } else {
@@ -187,10 +202,10 @@ async fn what_nobody_can_serve_is_refused_with_a_problem_document() {
 #[tokio::test]
 async fn every_post_may_have_a_name() {
     let server = Server::new();
-    let posts = ROUTES.iter().filter(|(method, _)| *method == "post");
+    let posts = routes().into_iter().filter(|(method, _)| method == "post");
     for (method, path) in posts {
         let mut body = json!({"requestId": "r"});
-        let needed = match *path {
+        let needed = match path.as_str() {
             "/v1/generations" => json!({"content": "hello"}),
             "/v1/generations/{id}/approvals/{toolUseId}" => json!({"decision": "deny"}),
             "/v1/generations/{id}/heartbeat" => json!({"epoch": 1}),
@@ -203,23 +218,60 @@ async fn every_post_may_have_a_name() {
             _ => json!({}),
         };
         body.as_object_mut().unwrap().extend(needed.as_object().unwrap().clone());
-        let response = server.ask(method, &path.replace("{id}", "none"), body.to_string()).await;
+        let response = server.ask(&method, &path.replace("{id}", "none"), body.to_string()).await;
         assert_ne!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{path}");
     }
     server.engine.stop().await;
 }
 
 #[test]
-fn the_document_tells_of_every_kind_of_event() {
+fn the_document_describes_every_kind_of_event() {
     let document = document();
-    let mapping = document["components"]["schemas"]["Event"]["discriminator"]["mapping"].as_object().unwrap();
-    let kinds: BTreeSet<&str> = mapping.keys().map(String::as_str).collect();
-    let expected: BTreeSet<&str> = Event::KINDS.iter().copied().chain(["snapshot"]).collect();
-    assert_eq!(kinds, expected);
-    for (kind, schema) in mapping {
-        let schema = document.pointer(schema.as_str().unwrap().trim_start_matches('#')).unwrap();
-        assert_eq!(&schema["properties"]["type"]["const"], kind);
+    let variants = document["components"]["schemas"]["Event"]["oneOf"].as_array().unwrap();
+    let kind = |variant: &Value| variant["properties"]["type"]["enum"][0].as_str().unwrap().to_owned();
+    let kinds: BTreeSet<String> = variants.iter().map(kind).collect();
+    assert_eq!(kinds, Event::KINDS.iter().map(|kind| (*kind).to_owned()).collect());
+}
+
+/// The schemas are derived from Rust types, the fixtures are bytes of real logs: both must name the same fields.
+#[test]
+fn the_document_describes_every_event_of_the_fixtures() {
+    let document = document();
+    let variants = document["components"]["schemas"]["Event"]["oneOf"].as_array().unwrap();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let mut seen = BTreeSet::new();
+    for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "jsonl")) {
+        for line in std::fs::read_to_string(&file).unwrap().lines() {
+            let event: Value = serde_json::from_str(line).unwrap();
+            let kind = &event["type"];
+            let variant = variants.iter().find(|variant| variant["properties"]["type"]["enum"][0] == *kind);
+            let payload = &variant.unwrap()["properties"]["payload"];
+            let (known, required) = fields(&document, payload);
+            let found: BTreeSet<String> = event["payload"].as_object().unwrap().keys().cloned().collect();
+            assert!(found.is_subset(&known) && required.is_subset(&found), "{line}\n{known:?}");
+            seen.insert(kind.to_string());
+        }
     }
+    assert!(seen.len() > 15, "{seen:?}");
+}
+
+/// The fields that an object may have, and those that it must have.
+fn fields(document: &Value, schema: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        return fields(document, document.pointer(reference.trim_start_matches('#')).unwrap());
+    }
+    let names =
+        |value: &Value| value.as_object().into_iter().flat_map(|object| object.keys().cloned()).collect();
+    let required = schema["required"].as_array().into_iter().flatten();
+    let own: (BTreeSet<String>, BTreeSet<String>) =
+        (names(&schema["properties"]), required.map(|name| name.as_str().unwrap().to_owned()).collect());
+    let all = schema["allOf"].as_array().into_iter().flatten();
+    all.map(|part| fields(document, part)).fold(own, |(mut known, mut required), part| {
+        known.extend(part.0);
+        required.extend(part.1);
+        (known, required)
+    })
 }
 
 #[test]

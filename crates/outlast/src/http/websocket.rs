@@ -15,11 +15,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout, timeout_at};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use super::App;
 use super::body::{Id, parse};
 use super::error::Problem;
-use super::generations::{StartBody, started_json};
+use super::generations::{Outcome, StartBody, StartedGeneration};
 
 /// A client must send `hello` within this time, or the connection is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,12 +62,25 @@ struct Submit {
     hash: Option<String>,
 }
 
-pub(crate) async fn connect(
+pub(crate) fn router() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(connect))
+}
+
+/// Connect by WebSocket
+///
+/// The same events as everywhere, and commands in return. PROTOCOL.md describes the frames.
+#[utoipa::path(get, path = "/v1/conversations/{id}/ws", operation_id = "connectConversation", tag = "Events",
+    responses(
+        (status = 101, description = "Speaks WebSocket from here on."),
+        (status = 400, description = "`invalid_request`: not a WebSocket handshake."),
+    ))]
+async fn connect(
     State(app): State<App>,
     Id(id): Id<ConversationId>,
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;
+    let id = app.engine().thread(&app.user(), id.as_str()).await?;
     app.engine().view(&app.user(), &id, 0).await?;
     let upgrade = upgrade.max_message_size(app.0.body_bytes).max_frame_size(app.0.body_bytes);
     // The server waits for sessions when it stops, like for every other connection.
@@ -207,7 +222,7 @@ impl Session {
                     "type": "chat.accepted",
                     "requestId": frame.request_id,
                     "generationId": started.generation,
-                    "payload": started_json(&started),
+                    "payload": StartedGeneration::from(started.clone()),
                 }))
             }
             "chat.cancel" => {
@@ -217,7 +232,7 @@ impl Session {
                     "type": "chat.cancel.answer",
                     "requestId": frame.request_id,
                     "generationId": generation_id,
-                    "payload": {"success": cancelled.success, "status": cancelled.status},
+                    "payload": Outcome::from(cancelled),
                 }))
             }
             // Scripts in a browser never see the protocol's own pings; they can use this one.
@@ -233,7 +248,7 @@ impl Session {
                     "type": "approval.submit.answer",
                     "requestId": frame.request_id,
                     "generationId": generation_id,
-                    "payload": {"success": true, "status": status},
+                    "payload": Outcome::from(status),
                 }))
             }
             other => Err(Problem::invalid("type", format!("{other:?} is not a known type"))),

@@ -5,6 +5,7 @@ use outlast_core::{Brief, ConversationId, MessageId, Prompt, RequestId, ToolSpec
 use outlast_engine::{StartRequest, accept_options};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use self::messages::MessageBody;
 use super::super::body::request_id;
@@ -17,7 +18,8 @@ mod messages;
 const ID_BYTES_MAX: usize = 200;
 
 /// OpenAI's fields that Outlast acts on, its own, and the rest for the upstream.
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
+#[schema(as = ChatCompletion)]
 pub(crate) struct CompletionBody {
     model: Option<String>,
     messages: Option<Vec<MessageBody>>,
@@ -40,13 +42,14 @@ pub(crate) struct CompletionBody {
     options: Map<String, Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[schema(as = CompletionTool)]
 enum ToolBody {
     Function { function: ToolSpec },
 }

@@ -80,12 +80,14 @@ async fn b5_another_users_job_and_conversation_are_not_found_whatever_is_asked()
             assert_eq!(status, 404, "{path}");
         }
     }
-    // Whether the id is free there, used there, or the request's own there: nobody is told.
-    for message in ["new", "theirs", theirs.message.as_str()] {
-        let body = job(json!({"threadId": "theirs", "messageId": message}));
-        let (status, problem) = server.post("/v1/chat/completions", &body).await;
-        assert_eq!((status, &problem["code"]), (404, &json!("not_found")), "{message}");
-    }
+    // The same name is another conversation for another user.
+    let (status, begun) = server.post("/v1/chat/completions", &job(json!({"threadId": "theirs"}))).await;
+    assert_eq!(status, 202);
+    let mine = server.get(&format!("/v1/jobs/{}", begun["jobId"].as_str().unwrap())).await.1;
+    assert_eq!(mine["threadId"], "theirs");
+    let view = server.get("/v1/conversations/theirs").await.1;
+    assert_ne!(view["conversation"]["id"], theirs.conversation.as_str());
+    assert_eq!(view["messages"].as_array().unwrap().len(), 1);
     server.engine.stop().await;
 }
 

@@ -4,19 +4,23 @@
 use outlast_core::{ContextMessage, DEPTH_MAX, Part, Role, depth};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::super::super::error::Problem;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CompletionMessage)]
 pub(super) struct MessageBody {
     role: RoleName,
+    #[schema(value_type = Option<ContentForm>)]
     content: Option<Content>,
     tool_calls: Option<Vec<ToolCall>>,
     tool_call_id: Option<String>,
 }
 
-#[derive(Clone, Copy, Deserialize, PartialEq)]
+#[derive(Clone, Copy, Deserialize, PartialEq, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = CompletionRole)]
 enum RoleName {
     System,
     Developer,
@@ -27,6 +31,15 @@ enum RoleName {
 
 /// Text, or a list of text and images.
 struct Content(Vec<Part>);
+
+#[derive(ToSchema)]
+#[serde(untagged)]
+#[schema(as = CompletionContent)]
+#[allow(dead_code)] // only its schema is used: what is wrong is said better by hand
+enum ContentForm {
+    Text(String),
+    Parts(Vec<PartBody>),
+}
 
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Content, D::Error> {
@@ -42,14 +55,15 @@ impl<'de> Deserialize<'de> for Content {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[schema(as = CompletionPart)]
 enum PartBody {
     Text { text: String },
     ImageUrl { image_url: ImageUrl },
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 struct ImageUrl {
     url: String,
 }
@@ -63,13 +77,15 @@ impl From<PartBody> for Part {
     }
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CompletionToolCall)]
 struct ToolCall {
     id: String,
     function: FunctionCall,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
+#[schema(as = CompletionFunctionCall)]
 struct FunctionCall {
     name: String,
     #[serde(default)]

@@ -1,0 +1,150 @@
+//! Values whose shape is the client's own affair. They are stored and shown to every follower, so they have a
+//! size and a depth.
+
+use outlast_core::{DEPTH_MAX, depth};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+/// Lists show titles: one line.
+pub(crate) const TITLE_BYTES_MAX: usize = 1024;
+/// Metadata is in every document of its conversation or generation: labels, not content.
+pub(crate) const METADATA_BYTES_MAX: usize = 16 * 1024;
+/// A tool call's id is part of the path of its approval.
+pub(crate) const TOOL_USE_ID_BYTES_MAX: usize = 256;
+
+pub(crate) fn too_deep() -> String {
+    format!("is nested deeper than {DEPTH_MAX} levels")
+}
+
+/// Any JSON that is not nested too deep.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(value_type = Value)]
+pub(crate) struct Free(pub(crate) Value);
+
+impl<'de> Deserialize<'de> for Free {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Free, D::Error> {
+        let value = Value::deserialize(deserializer)?;
+        if depth(&value) > DEPTH_MAX {
+            return Err(D::Error::custom(too_deep()));
+        }
+        Ok(Free(value))
+    }
+}
+
+/// The client's own labels: an object of at most 16 KB.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(value_type = BTreeMap<String, Value>)]
+pub(crate) struct Metadata(Value);
+
+impl<'de> Deserialize<'de> for Metadata {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Metadata, D::Error> {
+        let fields = Map::<String, Value>::deserialize(deserializer)?;
+        let value = Value::Object(fields);
+        if depth(&value) > DEPTH_MAX {
+            return Err(D::Error::custom(too_deep()));
+        }
+        if value.to_string().len() > METADATA_BYTES_MAX {
+            return Err(D::Error::custom(format!("is larger than {METADATA_BYTES_MAX} bytes")));
+        }
+        Ok(Metadata(value))
+    }
+}
+
+impl From<Metadata> for Value {
+    fn from(metadata: Metadata) -> Value {
+        metadata.0
+    }
+}
+
+/// A conversation's title.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(value_type = String, max_length = 1024)]
+pub(crate) struct Title(pub(crate) String);
+
+impl<'de> Deserialize<'de> for Title {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Title, D::Error> {
+        let title = String::deserialize(deserializer)?;
+        if title.len() > TITLE_BYTES_MAX {
+            return Err(D::Error::custom(format!("is longer than {TITLE_BYTES_MAX} bytes")));
+        }
+        Ok(Title(title))
+    }
+}
+
+/// The id of a tool call, which must be able to stand in a path: browsers and proxies resolve `.` and `..`.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(value_type = String, min_length = 1, max_length = 256, pattern = r"^(?!\.{1,2}$)[^\x00-\x1f\x7f-\x9f]+$")]
+pub(crate) struct ToolUseId(pub(crate) String);
+
+impl<'de> Deserialize<'de> for ToolUseId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ToolUseId, D::Error> {
+        let id = String::deserialize(deserializer)?;
+        let dots = id == "." || id == "..";
+        if id.is_empty() || id.len() > TOOL_USE_ID_BYTES_MAX || dots || id.contains(char::is_control) {
+            let detail = format!(
+                "must have 1 to {TOOL_USE_ID_BYTES_MAX} bytes, no control characters, and not be `.` or `..`"
+            );
+            return Err(D::Error::custom(detail));
+        }
+        Ok(ToolUseId(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::body::parse;
+    use super::*;
+
+    #[derive(Deserialize)]
+    #[allow(dead_code)] // only whether it can be read matters
+    struct Body {
+        metadata: Option<Metadata>,
+        free: Option<Free>,
+        title: Option<Title>,
+        id: Option<ToolUseId>,
+    }
+
+    fn refused(body: &str) -> Option<(u64, String)> {
+        let problem = parse::<Body>(body.as_bytes()).err()?.to_json();
+        Some((problem["status"].as_u64().unwrap(), problem["field"].as_str().unwrap_or_default().to_owned()))
+    }
+
+    fn nested(levels: usize) -> String {
+        format!("{}1{}", "[".repeat(levels), "]".repeat(levels))
+    }
+
+    #[test]
+    fn i20_what_is_nested_deeper_than_64_levels_is_refused_and_named() {
+        for levels in [65, 126, 128, 200, 10_000] {
+            let (status, field) = refused(&format!("{{\"free\": {}}}", nested(levels))).unwrap();
+            assert_eq!((status, field.split('[').next().unwrap()), (422, "free"), "{levels}");
+            let metadata = format!("{{\"metadata\": {{\"a\": {}}}}}", nested(levels - 1));
+            let (status, field) = refused(&metadata).unwrap();
+            assert_eq!((status, field.split('.').next().unwrap()), (422, "metadata"), "{levels}");
+        }
+        assert_eq!(refused(&format!("{{\"free\": {}}}", nested(64))), None);
+        assert_eq!(refused(&format!("{{\"metadata\": {{\"a\": {}}}}}", nested(63))), None);
+    }
+
+    #[test]
+    fn i20_title_and_metadata_have_a_size() {
+        let text = |bytes: usize| "x".repeat(bytes);
+        let title = |bytes| refused(&format!("{{\"title\": \"{}\"}}", text(bytes)));
+        assert_eq!((title(1024), title(1025)), (None, Some((422, "title".to_owned()))));
+        let metadata = |bytes| refused(&format!("{{\"metadata\": {{\"a\": \"{}\"}}}}", text(bytes)));
+        assert_eq!((metadata(16_000), metadata(17_000)), (None, Some((422, "metadata".to_owned()))));
+    }
+
+    #[test]
+    fn a_tool_use_id_that_cannot_stand_in_a_path_is_refused() {
+        let id = |id: &str| refused(&serde_json::json!({"id": id}).to_string());
+        for wrong in ["", ".", "..", "a\nb", "\u{7f}", "\u{85}", &"x".repeat(257)] {
+            assert_eq!(id(wrong), Some((422, "id".to_owned())), "{wrong:?}");
+        }
+        for fine in ["call_1", "...", "functions.bash:0", "ä/b", &"x".repeat(256)] {
+            assert_eq!(id(fine), None, "{fine:?}");
+        }
+    }
+}
