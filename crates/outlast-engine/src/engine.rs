@@ -51,7 +51,7 @@ pub struct Parts {
 }
 
 impl Engine {
-    /// An engine with nothing running yet; `wake_due` takes up what an earlier one left.
+    /// An engine with nothing running yet; `take_up` takes up what an earlier one left.
     pub fn new(parts: Parts) -> Engine {
         let Parts { store, models, settings, clock, ids } = parts;
         let shared = Shared {

@@ -11,18 +11,39 @@ use crate::error::CommandError;
 
 /// How many documents are looked at in one go.
 const PAGE: usize = 500;
+/// How often the store is asked what has become due. A retry whose server was restarted may be this much late.
+const DUE_EVERY: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Wakes every conversation for which something should be going on, and returns how many there were. After
-    /// this, everything moves on, waits for a person, or has ended. What waits for a person is not looked at.
-    pub async fn wake_due(&self) -> Result<usize, StoreError> {
-        let due = Query {
-            table: Some(Table::Conversations),
-            due_by: Some(self.shared.clock.now().0),
-            limit: PAGE,
-            ..Query::default()
-        };
-        let (mut woken, mut after) = (0, None);
+    /// Takes up every conversation for which something should be going on, and returns how many there were. From
+    /// then on, conversations are taken up as their time comes. So everything moves on, waits for a person, or has
+    /// ended, and what waits costs nothing.
+    pub async fn take_up(&self) -> Result<usize, StoreError> {
+        let now = self.shared.clock.now();
+        let taken_up = self.wake_due(None, now).await?;
+        self.shared.spawn(self.clone().keep_time(now));
+        Ok(taken_up)
+    }
+
+    async fn keep_time(self, mut since: Timestamp) {
+        loop {
+            tokio::select! {
+                () = self.shared.stop.cancelled() => return,
+                () = tokio::time::sleep(DUE_EVERY) => {}
+            }
+            let now = self.shared.clock.now();
+            match self.wake_due(Some(since), now).await {
+                Ok(_) => since = now,
+                Err(error) => tracing::warn!(%error, "cannot look for what is due; will try again"),
+            }
+        }
+    }
+
+    /// Wakes what is due by `now`; with `since`, only what has become due from that time on.
+    async fn wake_due(&self, since: Option<Timestamp>, now: Timestamp) -> Result<usize, StoreError> {
+        let due =
+            Query { table: Some(Table::Conversations), due_by: Some(now.0), limit: PAGE, ..Query::default() };
+        let (mut woken, mut after) = (0, since.map(|since| (since.0, String::new())));
         loop {
             let page = self.shared.store.list(Query { after, ..due.clone() }).await?;
             for document in &page.documents {

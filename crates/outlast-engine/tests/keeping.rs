@@ -115,3 +115,22 @@ async fn g7_g13_retention_keeps_the_prompt_of_what_can_still_be_retried() {
     assert_eq!(view.messages.last().unwrap().content, "Hello");
     engine.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn i10_a_retry_whose_time_comes_after_a_restart_is_made_then_and_nobody_owns_it_before() {
+    let store = Arc::new(MemoryStore::new());
+    let retry_after = Some(Duration::from_secs(60));
+    let failure = Failure { class: FailureClass::RateLimited, message: "slow down".into(), retry_after };
+    let before = engine(&store, Durability::Commit, vec![vec![Step::Fail(failure)]]);
+    let started = before.start(&user(), StartRequest::new(says("hello"))).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    before.stop().await;
+
+    let after = engine(&store, Durability::Commit, vec![vec![Step::Say("Hello".into()), Step::Finish]]);
+    assert_eq!((after.take_up().await.unwrap(), after.owners()), (0, 0), "its time has not come");
+    tokio::time::sleep(Duration::from_secs(70)).await;
+    let view = after.view(&user(), &started.conversation, 10).await.unwrap();
+    assert_eq!(view.messages.last().unwrap().content, "Hello");
+    assert_eq!(after.owners(), 0);
+    after.stop().await;
+}

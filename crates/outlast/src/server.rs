@@ -36,7 +36,7 @@ impl Server {
         let listen = config.server.listen;
         let listener = connections::bind(listen)
             .with_context(|| format!("cannot listen on {listen}; choose another address with --listen"))?;
-        let recovered = engine.wake_due().await.context("cannot look for unfinished generations")?;
+        let recovered = engine.take_up().await.context("cannot look for unfinished generations")?;
         let connections = TaskTracker::new();
         let hosts = config.server.allowed_hosts.clone();
         let hosts = if listen.ip().is_loopback() { hosts } else { hosts.with_any_address() };

@@ -110,7 +110,7 @@ impl World {
             // The promises about what readers saw are those of this mode.
             let faithful = self.durability == Durability::Commit;
             people::arrive(&engine, &self.ledger, &mut self.dice, CONVERSATIONS, life, faithful);
-            if engine.wake_due().await.is_err() {
+            if engine.take_up().await.is_err() {
                 return; // the store was out of reach at the start: the process exits and is started again
             }
             tokio::time::sleep(lifetime).await;
@@ -121,7 +121,7 @@ impl World {
     fn settle(&mut self, life: u64) {
         runtime().block_on(async {
             let engine = self.engine(life);
-            engine.wake_due().await.expect("the store is calm");
+            engine.take_up().await.expect("the store is calm");
             let asking = people::ask_until_answered(&engine, &self.ledger);
             tokio::time::timeout(SETTLE, asking).await.expect("clients are answered");
             let quiet = async {
