@@ -16,16 +16,8 @@ pub struct Retention {
 impl Retention {
     /// Whether the events of such a generation may go now.
     pub fn is_over(&self, status: GenerationStatus, completed_at: Option<Timestamp>, now: Timestamp) -> bool {
-        let kept = match status {
-            GenerationStatus::Completed | GenerationStatus::Cancelled => self.completed,
-            GenerationStatus::Error => self.error,
-            GenerationStatus::Queued
-            | GenerationStatus::Running
-            | GenerationStatus::AwaitingApproval
-            | GenerationStatus::Paused
-            | GenerationStatus::Interrupted => return false,
-        };
-        completed_at.is_some_and(|ended| ended.after(kept) <= now)
+        let kept = if status == GenerationStatus::Error { self.error } else { self.completed };
+        !status.is_live() && completed_at.is_some_and(|ended| ended.after(kept) <= now)
     }
 }
 

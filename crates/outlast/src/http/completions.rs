@@ -140,14 +140,5 @@ fn with_names(mut response: Response, started: &Started) -> Result<Response, Com
 
 /// Whether nothing more comes without a person: the generation has ended, or was interrupted.
 fn is_settled(status: GenerationStatus) -> bool {
-    match status {
-        GenerationStatus::Interrupted
-        | GenerationStatus::Completed
-        | GenerationStatus::Cancelled
-        | GenerationStatus::Error => true,
-        GenerationStatus::Queued
-        | GenerationStatus::Running
-        | GenerationStatus::AwaitingApproval
-        | GenerationStatus::Paused => false,
-    }
+    status == GenerationStatus::Interrupted || !status.is_live()
 }

@@ -73,14 +73,12 @@ pub(crate) enum JobStatus {
 impl From<GenerationStatus> for JobStatus {
     fn from(status: GenerationStatus) -> JobStatus {
         match status {
-            GenerationStatus::Queued
-            | GenerationStatus::Running
-            | GenerationStatus::AwaitingApproval
-            | GenerationStatus::Paused => JobStatus::Streaming,
             GenerationStatus::Interrupted => JobStatus::Interrupted,
             GenerationStatus::Completed => JobStatus::Complete,
             GenerationStatus::Cancelled => JobStatus::Aborted,
-            GenerationStatus::Error => JobStatus::Error,
+            live if live.is_live() => JobStatus::Streaming,
+            // Whatever else is over must not look as if more would come.
+            _ => JobStatus::Error,
         }
     }
 }

@@ -124,22 +124,10 @@ impl Chunks {
             }
             Event::AttemptRetracted { .. } if self.said => self.fail(&Problem::retracted(&self.job)),
             Event::ChatDone { finish_reason } => self.finish(finish_reason),
-            Event::ChatInterrupted { .. } | Event::ChatError { .. } | Event::ChatCancelled { .. } => {
-                return Next::Settled;
-            }
-            Event::ConversationUpdated { .. }
-            | Event::MessageAdded { .. }
-            | Event::GenerationQueued { .. }
-            | Event::ChatStarted { .. }
-            | Event::AssistantSegmentStarted { .. }
-            | Event::AssistantSegmentEnded { .. }
-            | Event::AttemptRetracted { .. }
-            | Event::RetryScheduled { .. }
-            | Event::ToolOutput { .. }
-            | Event::ToolEnd { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ChatResumed { .. } => {}
+            Event::ChatInterrupted { .. } => return Next::Settled,
+            end if end.is_end() => return Next::Settled,
+            // OpenAI's chunks cannot express anything else, whatever events are added.
+            _ => {}
         }
         Next::GoOn
     }
