@@ -27,10 +27,7 @@ pub use engine::{Engine, Parts};
 pub use error::CommandError;
 pub use feed::Batch;
 pub use follower::{FollowError, Follower};
-pub use models::{
-    AnthropicModel, Arrived, DemoModel, Model, ModelStream, Models, OpenAiModel, RefusedOption, Script,
-    ScriptedModel, Secret, Step, UpstreamSettings, accept_options,
-};
+pub use models::*;
 pub use producers::{ProducedBatch, Producing};
 pub use reading::{EventPage, Page, Paging};
 pub use settings::Settings;

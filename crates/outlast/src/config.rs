@@ -78,13 +78,8 @@ impl Config {
 
     /// The models that continue a broken attempt from its last word.
     fn prefilled(&self) -> BTreeSet<String> {
-        let prefills = |model: &ModelConfig| match model {
-            ModelConfig::Demo { .. } => false,
-            ModelConfig::Openai(upstream) | ModelConfig::Anthropic(upstream) => {
-                upstream.continuation == Continuation::Prefill
-            }
-        };
-        let names = self.models.iter().filter(|(_, model)| prefills(model));
+        let prefills = |upstream: &Upstream| upstream.continuation == Continuation::Prefill;
+        let names = self.models.iter().filter(|(_, model)| model.upstream().is_some_and(prefills));
         names.map(|(name, _)| name.clone()).collect()
     }
 

@@ -22,9 +22,8 @@ pub(crate) fn open(configured: &BTreeMap<String, ModelConfig>) -> anyhow::Result
     for (name, config) in configured {
         let model = open_one(config).with_context(|| format!("[models.{name}]"))?;
         by_name.insert(name.clone(), model);
-        if let ModelConfig::Openai(upstream) | ModelConfig::Anthropic(upstream) = config {
-            idle.extend(upstream.idle_timeout.map(|idle| (name.clone(), idle)));
-        }
+        let own_idle = config.upstream().and_then(|upstream| upstream.idle_timeout);
+        idle.extend(own_idle.map(|idle| (name.clone(), idle)));
     }
     by_name.entry("default".to_owned()).or_insert_with(|| Arc::new(DemoModel::default()));
     by_name.entry("demo".to_owned()).or_insert_with(|| Arc::new(DemoModel::default()));

@@ -21,6 +21,16 @@ pub(crate) enum ModelConfig {
     Anthropic(Upstream),
 }
 
+impl ModelConfig {
+    /// The address behind which the model is, if it is not part of this server.
+    pub(crate) fn upstream(&self) -> Option<&Upstream> {
+        match self {
+            ModelConfig::Demo { .. } => None,
+            ModelConfig::Openai(upstream) | ModelConfig::Anthropic(upstream) => Some(upstream),
+        }
+    }
+}
+
 /// A model behind an address.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
