@@ -50,7 +50,7 @@ struct Serve {
     /// Data folder
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
-    /// Store: memory: | sqlite: | sqlite:PATH
+    /// Store, for example memory: or sqlite:PATH
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Listen on an address that others can reach, although nobody has to log in

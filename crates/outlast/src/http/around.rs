@@ -80,7 +80,7 @@ struct Capabilities {
     /// When events are saved: `commit`, `debounce` or `boundary`.
     #[schema(value_type = Durability)]
     durability: &'static str,
-    /// The store: `memory` or `sqlite`.
+    /// The kind of store, as in the setting `store.url`.
     store: String,
     /// The models by name; the first message of a conversation may choose one.
     models: Vec<String>,
