@@ -140,12 +140,7 @@ describe("the fold", () => {
         type: "approval.resolved",
         payload: { toolUseId: "t", decision: "deny", by: "me" },
       },
-      {
-        ...envelope,
-        seq: 9,
-        type: "sandbox.changed",
-        payload: { sandboxId: "s", state: "lost", reason: "" },
-      },
+      { ...envelope, seq: 9, type: "chat.resumed", payload: { by: "me" }, generationId: "other" },
       { ...delta(10, "?"), payload: { messageId: "nobody", text: "?" } } as OutlastEvent,
       {
         ...envelope,
