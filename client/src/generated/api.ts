@@ -80,11 +80,6 @@ export interface components {
              *     the question was asked before there were hashes.
              */
             readonly hash?: string;
-            /**
-             * Format: int32
-             * @description The attempt in which the question was asked. Clients are not told.
-             */
-            readonly attempt?: number;
             readonly decided?: components["schemas"]["Decided"] | null;
         };
         readonly Brief: {
@@ -93,9 +88,9 @@ export interface components {
             /** @description Instructions for the model. */
             readonly system?: string | null;
             /** @description Free JSON of the client. */
-            readonly metadata?: unknown;
+            readonly metadata: unknown;
             readonly prompt?: components["schemas"]["Prompt"] | null;
-            readonly answerId?: components["schemas"]["MessageId"] | null;
+            readonly answerId: components["schemas"]["MessageId"] | null;
             readonly producer?: components["schemas"]["Producer"] | null;
         };
         /**
