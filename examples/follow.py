@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Asks a question and prints the answer as it comes. Kill the server and start it again: it goes on.
+"""Asks a question and prints the answer as it arrives. Kill the server and restart it: the answer continues.
 
     follow.py ask "Why is the sky blue?"
     follow.py follow GENERATION [POSITION]
@@ -17,13 +17,13 @@ import urllib.request
 import uuid
 
 SERVER = os.environ.get("OUTLAST_URL", "http://127.0.0.1:8787")
-SILENCE_SECONDS = 40  # the server says something every 15
+SILENCE_SECONDS = 40  # the server sends something every 15
 TRIES = 8
-ENDS = ("chat.done", "chat.cancelled", "chat.error", "snapshot")  # a snapshot: the log is no longer kept
+ENDS = ("chat.done", "chat.cancelled", "chat.error", "snapshot")  # a snapshot: the events are no longer kept
 LOST = (OSError, http.client.HTTPException)
 
 
-def may_pass(error):
+def is_transient(error):
     return not isinstance(error, urllib.error.HTTPError) or error.code == 429 or error.code >= 500
 
 
@@ -32,25 +32,25 @@ def wait(tries):
 
 
 def post(path, **body):
-    """Sends it until there is an answer. `requestId` is why a repeat does nothing twice."""
+    """Retries until there is a response. With a `requestId` this starts nothing twice."""
     for tries in range(TRIES):
         try:
             request = urllib.request.Request(SERVER + path, json.dumps(body).encode())
-            with urllib.request.urlopen(request, timeout=30) as answer:
-                return json.load(answer)
+            with urllib.request.urlopen(request, timeout=30) as response:
+                return json.load(response)
         except LOST as error:
-            if tries == TRIES - 1 or not may_pass(error):
+            if tries == TRIES - 1 or not is_transient(error):
                 raise
         wait(tries)
 
 
 def events(generation, after=0):
-    """Every event of a generation once and in order, to its end, across any number of connections."""
+    """Yields every event of a generation once and in order, across any number of connections."""
     tries = 0
     while True:
         try:
-            place = {"Last-Event-ID": str(after)}
-            request = urllib.request.Request(f"{SERVER}/v1/generations/{generation}/events", headers=place)
+            position = {"Last-Event-ID": str(after)}
+            request = urllib.request.Request(f"{SERVER}/v1/generations/{generation}/events", headers=position)
             with urllib.request.urlopen(request, timeout=SILENCE_SECONDS) as stream:
                 for event in frames(stream):
                     after, tries = event["seq"], 0
@@ -58,14 +58,14 @@ def events(generation, after=0):
                     if event["type"] in ENDS:
                         return
         except LOST as error:
-            if not may_pass(error):
+            if not is_transient(error):
                 raise
         wait(tries)
         tries += 1
 
 
 def frames(stream):
-    """A frame counts when the empty line after it has come; half a frame will come again."""
+    """A frame is complete once the empty line after it has arrived; an incomplete one is sent again."""
     data = None
     for line in stream:
         if line.startswith(b"data: "):
@@ -86,29 +86,29 @@ def follow(generation, position=0):
             if event["type"] == "chat.delta":
                 print(event["payload"]["text"], end="", flush=True)
             elif event["type"] == "attempt.retracted":
-                # An attempt that broke is withdrawn: its words do not count, and the answer begins anew.
+                # A failed attempt is withdrawn: discard its text. The answer starts over.
                 print("\n[withdrawn]", flush=True)
             elif event["type"] == "chat.interrupted":
                 note(f"{event['payload']['reason']}: resume or dismiss it")
             elif event["type"] in ENDS:
                 note(event["payload"].get("errorMessage") or event["type"])
     except KeyboardInterrupt:
-        # Only this program ends. The generation goes on, and whoever comes back misses nothing.
-        note(f"go on with: follow.py follow {generation} {position}")
+        # Only this program stops. The generation continues, and a client that reconnects misses nothing.
+        note(f"continue with: follow.py follow {generation} {position}")
         sys.exit(130)
 
 
-def main(command, about, position="0"):
-    name = str(uuid.uuid4())
+def main(command, target, position="0"):
+    key = str(uuid.uuid4())
     if command == "ask":
-        follow(post("/v1/generations", content=about, requestId=name)["generationId"])
+        follow(post("/v1/generations", content=target, requestId=key)["generationId"])
     elif command == "follow":
-        follow(about, int(position))
+        follow(target, int(position))
     elif command in ("cancel", "resume", "dismiss"):
-        print(post(f"/v1/generations/{about}/{command}"))
+        print(post(f"/v1/generations/{target}/{command}"))
     elif command in ("retry", "continue"):
-        begun = post(f"/v1/generations/{about}/retry", mode=command, requestId=name)
-        follow(begun["generationId"])
+        started = post(f"/v1/generations/{target}/retry", mode=command, requestId=key)
+        follow(started["generationId"])
 
 
 if __name__ == "__main__":

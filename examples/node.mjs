@@ -1,4 +1,4 @@
-// Asks a question and prints the answer as it comes. Kill the server and start it again: it goes on.
+// Asks a question and prints the answer as it arrives. Kill the server and restart it: the answer continues.
 //   node node.mjs ask "Why is the sky blue?"
 //   node node.mjs follow GENERATION [POSITION]
 //   node node.mjs cancel|resume|dismiss|retry|continue GENERATION
@@ -11,15 +11,15 @@ const note = (text) => process.stderr.write(`\n[${text}]\n`);
 
 async function follow(generationId, after = 0) {
   let position = after;
-  // Only this program ends. The generation goes on, and whoever comes back misses nothing.
+  // Only this program stops. The generation continues, and a client that reconnects misses nothing.
   process.once("SIGINT", () => {
-    note(`go on with: node node.mjs follow ${generationId} ${position}`);
+    note(`continue with: node node.mjs follow ${generationId} ${position}`);
     process.exit(130);
   });
   for await (const event of client.subscribeGeneration(generationId, { after })) {
     position = event.seq;
     if (event.type === "chat.delta") process.stdout.write(event.payload.text);
-    // An attempt that broke is withdrawn: its words do not count, and the answer begins anew.
+    // A failed attempt is withdrawn: discard its text. The answer starts over.
     if (event.type === "attempt.retracted") process.stdout.write("\n[withdrawn]\n");
     if (event.type === "chat.interrupted") note(`${event.payload.reason}: resume or dismiss it`);
     if (event.type === "chat.error") note(event.payload.errorMessage);
@@ -53,6 +53,6 @@ switch (command) {
     break;
   }
   default:
-    note("ask, follow, cancel, resume, dismiss, retry or continue?");
+    note("usage: node node.mjs ask|follow|cancel|resume|dismiss|retry|continue …");
     process.exitCode = 2;
 }

@@ -1,4 +1,4 @@
-// Serves a folder and passes /v1 on to Outlast, so that a page and its server are one origin:
+// Serves a folder and forwards /v1 to Outlast, so that the page and the API have the same origin:
 //   node examples/serve.mjs FOLDER [PORT]
 
 import { createReadStream, statSync } from "node:fs";
@@ -10,39 +10,40 @@ const [folder = ".", port = "8080"] = process.argv.slice(2);
 const outlast = new URL(process.env.OUTLAST_URL ?? "http://127.0.0.1:8787");
 const TYPES = { ".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8" };
 
-const server = createServer((asked, answer) => {
-  if (!asked.url.startsWith("/v1/")) return file(asked.url, answer);
-  // Host stays as it is: Outlast compares it with Origin.
-  const { method, headers, url: path } = asked;
-  const passed = request({ host: outlast.hostname, port: outlast.port, method, headers, path }, (theirs) => {
-    answer.writeHead(theirs.statusCode, theirs.headers);
-    theirs.pipe(answer);
-    theirs.on("error", () => answer.destroy());
+const server = createServer((incoming, response) => {
+  if (!incoming.url.startsWith("/v1/")) return file(incoming.url, response);
+  // Host is left unchanged: Outlast compares it with Origin.
+  const { method, headers, url: path } = incoming;
+  const options = { host: outlast.hostname, port: outlast.port, method, headers, path };
+  const forwarded = request(options, (upstream) => {
+    response.writeHead(upstream.statusCode, upstream.headers);
+    upstream.pipe(response);
+    upstream.on("error", () => response.destroy());
   });
-  passed.on("error", () => (answer.headersSent ? answer.destroy() : answer.writeHead(502).end()));
-  answer.on("close", () => passed.destroy());
-  asked.pipe(passed);
+  forwarded.on("error", () => (response.headersSent ? response.destroy() : response.writeHead(502).end()));
+  response.on("close", () => forwarded.destroy());
+  incoming.pipe(forwarded);
 });
 
-// A WebSocket begins as a request that is not answered but changed into a connection.
-server.on("upgrade", (asked, socket, head) => {
-  const theirs = connect(Number(outlast.port), outlast.hostname, () => {
-    const pairs = asked.rawHeaders.map((text, place) => text + (place % 2 === 0 ? ": " : "\r\n"));
-    theirs.write(`GET ${asked.url} HTTP/1.1\r\n${pairs.join("")}\r\n`);
-    theirs.write(head);
-    theirs.pipe(socket).pipe(theirs);
+// A WebSocket starts as an HTTP request that is upgraded to a plain connection.
+server.on("upgrade", (incoming, socket, head) => {
+  const upstream = connect(Number(outlast.port), outlast.hostname, () => {
+    const pairs = incoming.rawHeaders.map((text, index) => text + (index % 2 === 0 ? ": " : "\r\n"));
+    upstream.write(`GET ${incoming.url} HTTP/1.1\r\n${pairs.join("")}\r\n`);
+    upstream.write(head);
+    upstream.pipe(socket).pipe(upstream);
   });
-  for (const [one, other] of [[socket, theirs], [theirs, socket]]) {
+  for (const [one, other] of [[socket, upstream], [upstream, socket]]) {
     one.on("error", () => {});
     one.on("close", () => other.destroy());
   }
 });
 
-function file(url, answer) {
+function file(url, response) {
   const path = join(folder, normalize(decodeURIComponent(new URL(url, "http://page").pathname)));
-  if (!statSync(path, { throwIfNoEntry: false })?.isFile()) return answer.writeHead(404).end();
-  answer.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream" });
-  createReadStream(path).pipe(answer);
+  if (!statSync(path, { throwIfNoEntry: false })?.isFile()) return response.writeHead(404).end();
+  response.writeHead(200, { "content-type": TYPES[extname(path)] ?? "application/octet-stream" });
+  createReadStream(path).pipe(response);
 }
 
 server.listen(Number(port), "127.0.0.1", () => {

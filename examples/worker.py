@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A worker that makes an answer elsewhere and appends it to Outlast.
+"""A worker: it produces an answer outside of Outlast and appends it.
 
     examples/worker.py --server http://127.0.0.1:8787 --content "Count, please."
     examples/worker.py --server http://127.0.0.1:8787 --generation gen_...
 
-It needs Python's standard library alone and keeps nothing on disk. Kill it in the middle and start it
-again with the same generation: it claims the generation, reads what was said so far, and goes on with
-the next word. PROTOCOL.md, "Workers elsewhere", explains each step.
+It needs only Python's standard library and stores nothing on disk. Kill it in the middle and restart it
+with the same generation: it claims the generation, reads what was said so far, and continues with the
+next word. PROTOCOL.md, "Workers", explains each step.
 """
 
 import argparse
@@ -24,12 +24,12 @@ import urllib.request
 COUNTING = "".join(f"{number}, " for number in range(1, 40)) + "40."
 
 
-# No connection, it broke, or what came was not an answer: nobody knows what arrived.
+# No connection, a lost one, or a response that is not JSON: the request may or may not have arrived.
 LOST = (OSError, http.client.HTTPException, ValueError)
 
 
 class Refused(Exception):
-    """The server answered, and said no."""
+    """The server refused the request."""
 
     def __init__(self, status, problem):
         super().__init__(f"{status} {problem.get('code')}: {problem.get('detail')}")
@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 class Outlast:
-    """One server. Every call is sent again until there is an answer."""
+    """One server. Every request is retried until there is a response."""
 
     def __init__(self, base, patience):
         self.base = base.rstrip("/")
@@ -50,7 +50,7 @@ class Outlast:
             self.headers["authorization"] = f"Bearer {key}"
 
     def call(self, method, path, body=None):
-        """Returns the answer, and whether an earlier try may have been taken without our knowing."""
+        """Returns the response, and whether an earlier try may have succeeded without a response."""
         give_up = time.monotonic() + self.patience
         wait = 0.05
         unsure = False
@@ -85,43 +85,43 @@ class Outlast:
 
 
 class Worker:
-    """The producer of one generation."""
+    """The worker of one generation."""
 
     def __init__(self, server, generation):
         self.server = server
         self.path = f"/v1/generations/{generation}"
         self.over = threading.Event()
-        # A claim ends every earlier epoch, ours before a restart included: nobody else can append now.
-        self.take(server.call("POST", f"{self.path}/claim", {"keep": True})[0])
+        # A claim ends every earlier epoch, including ours before a restart: nobody else can append now.
+        self.update(server.call("POST", f"{self.path}/claim", {"keep": True})[0])
 
-    def take(self, answer):
-        self.epoch = answer["epoch"]
-        self.last = answer["lastSeq"]
+    def update(self, state):
+        self.epoch = state["epoch"]
+        self.last = state["lastSeq"]
 
     def said(self):
-        """What stands there already, as text. This is all the memory that the worker has."""
+        """The text so far. The worker has no other memory."""
         parts = self.server.call("GET", self.path)[0]["contentParts"]
         return "".join(part["text"] for part in parts if part["type"] == "text")
 
     def append(self, events):
         body = {"epoch": self.epoch, "expectedSeq": self.last, "events": events}
         try:
-            answer, _ = self.server.call("POST", f"{self.path}/events", body)
+            state, _ = self.server.call("POST", f"{self.path}/events", body)
         except Refused as refused:
-            # Batches are taken whole or not at all, and nobody else appends in our epoch. So if a try
-            # went unanswered and the log has moved on, it was that try.
+            # A batch is recorded as a whole or not at all, and nobody else appends in our epoch. So if a
+            # try got no response and the log has advanced, it was that try.
             if refused.code == "seq_conflict" and refused.unsure:
                 self.last = refused.problem["lastSeq"]
                 return
-            # The same for a batch that ended the generation.
+            # The same goes for a batch that ended the generation.
             ended = events[-1]["type"] == "chat.done" and refused.problem.get("statusWas") == "completed"
             if refused.code == "already_ended" and refused.unsure and ended:
                 return
             raise
-        self.take(answer)
+        self.update(state)
 
     def heartbeat(self, every):
-        """Says that the worker is alive while it has nothing to append, and notices a cancel."""
+        """Keeps the claim alive while there is nothing to append, and notices a cancel."""
         while not self.over.wait(every):
             try:
                 self.server.once("POST", f"{self.path}/heartbeat", {"epoch": self.epoch})
@@ -134,10 +134,10 @@ class Worker:
     def run(self, words, pace, heartbeat):
         beats = threading.Thread(target=self.heartbeat, args=(heartbeat,), daemon=True)
         beats.start()
-        # A real worker would ask its model to go on from here; this one knows its text by heart.
+        # A real worker would ask its model to continue from here; this one knows its text.
         already = self.said()
         left = remaining(words, already)
-        print(f"epoch {self.epoch}: {len(words) - len(left)} words are there, {len(left)} to go", flush=True)
+        print(f"epoch {self.epoch}: {len(words) - len(left)} words done, {len(left)} to go", flush=True)
         try:
             for word in left:
                 if self.over.wait(pace):
@@ -156,34 +156,34 @@ class Worker:
 
 
 def remaining(words, already):
-    """The words that are not there yet."""
+    """The words that have not been appended yet."""
     for count in range(len(words) + 1):
         if "".join(words[:count]) == already:
             return words[count:]
-    raise SystemExit(f"what was said does not begin the answer: {already!r}")
+    raise SystemExit(f"the text so far is not the start of the answer: {already!r}")
 
 
 def main():
-    options = argparse.ArgumentParser(description="Makes an answer elsewhere and appends it to Outlast.")
+    options = argparse.ArgumentParser(description="Produces an answer outside of Outlast and appends it.")
     options.add_argument("--server", default="http://127.0.0.1:8787")
-    options.add_argument("--generation", help="take this one; without it a new one is begun")
-    options.add_argument("--content", default="Count, please.", help="what the user says, for a new one")
+    options.add_argument("--generation", help="claim this one; by default a new one is started")
+    options.add_argument("--content", default="Count, please.", help="the user's message")
     options.add_argument("--text", default=COUNTING, help="the answer")
     options.add_argument("--pace", type=float, default=0.1, help="seconds before each word")
-    options.add_argument("--heartbeat", type=float, default=5.0, help="seconds between signs of life")
-    options.add_argument("--patience", type=float, default=60.0, help="seconds to wait for a lost server")
-    asked = options.parse_args()
+    options.add_argument("--heartbeat", type=float, default=5.0, help="seconds between heartbeats")
+    options.add_argument("--patience", type=float, default=60.0, help="seconds to retry a lost server")
+    given = options.parse_args()
 
-    server = Outlast(asked.server, asked.patience)
-    generation = asked.generation
+    server = Outlast(given.server, given.patience)
+    generation = given.generation
     if generation is None:
-        body = {"content": asked.content, "producer": "external", "model": "worker.py"}
-        body["requestId"] = f"worker-{os.getpid()}-{time.time_ns()}"  # so that a repeat begins nothing
+        body = {"content": given.content, "producer": "external", "model": "worker.py"}
+        body["requestId"] = f"worker-{os.getpid()}-{time.time_ns()}"  # so that a retry starts nothing twice
         generation = server.call("POST", "/v1/generations", body)[0]["generationId"]
         print(f"generation {generation}", flush=True)
-    words = re.findall(r"\s*\S+\s*", asked.text)
+    words = re.findall(r"\s*\S+\s*", given.text)
     try:
-        outcome = Worker(server, generation).run(words, asked.pace, asked.heartbeat)
+        outcome = Worker(server, generation).run(words, given.pace, given.heartbeat)
     except Refused as refused:
         print(f"refused: {refused}", flush=True)
         sys.exit(1)

@@ -1,9 +1,18 @@
 /** Request and response bodies, other than events and documents. */
 
-import type { OutlastEvent } from "./event.js";
-import type { ConversationDocument, Generation, GenerationStatus, RetryMode } from "./generation.js";
-import type { Message } from "./message.js";
-import type { Content } from "./pending.js";
+import type * as server from "./generated/api.js";
+
+export type {
+  Capabilities,
+  ConversationPage,
+  EventPage,
+  GenerationPage,
+  MessagePage,
+  Model,
+  Outcome,
+  StartedGeneration,
+  WhenBusy,
+} from "./generated/api.js";
 
 /** Every call can be aborted. */
 export interface CallOptions {
@@ -17,7 +26,7 @@ export interface PageOptions extends CallOptions {
 }
 
 export interface ListGenerations extends PageOptions {
-  readonly status?: GenerationStatus;
+  readonly status?: server.GenerationStatus;
   readonly conversationId?: string;
 }
 
@@ -32,100 +41,35 @@ export interface MessagePageOptions extends CallOptions {
   readonly limit?: number;
 }
 
-/** What happens to a message that arrives while another is being answered. */
-export type WhenBusy = "reject" | "queue" | "interrupt";
+/** The optional fields of a request. Undefined stands for an absent field, so that null is not needed for it. */
+type Optional<Body, Name extends keyof Body> = {
+  readonly [Key in Name]?: Exclude<Body[Key], null> | undefined;
+};
 
-export interface StartGeneration extends CallOptions {
-  /** Without it a new conversation is created. */
-  readonly conversationId?: string | undefined;
-  readonly content: Content;
-  readonly model?: string | undefined;
+export interface StartGeneration
+  extends
+    CallOptions,
+    Optional<server.StartGeneration, "conversationId" | "model" | "whenBusy" | "system" | "metadata"> {
+  readonly content: server.Content;
   /** The idempotency key. Generated if you give none. */
   readonly requestId?: string | undefined;
-  readonly whenBusy?: WhenBusy | undefined;
-  readonly system?: string | undefined;
-  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
 }
 
-export interface StartedGeneration {
-  readonly generationId: string;
-  readonly conversationId: string;
-  /** The user's message. */
-  readonly messageId: string;
-  readonly status: GenerationStatus;
+export interface RetryOptions extends CallOptions, Optional<server.RetryGeneration, "mode"> {
+  readonly requestId?: string | undefined;
 }
 
-/** The result of a command. `success` is false if another client was first. */
-export interface Outcome {
-  readonly success: boolean;
-  readonly status: GenerationStatus;
-}
-
-export interface RetryOptions extends CallOptions {
-  readonly mode?: RetryMode;
-  readonly requestId?: string;
-}
-
-export interface Approval extends CallOptions {
-  readonly decision: "approve" | "deny";
-  /** From the question that was shown. If the question has changed since, the server refuses. */
-  readonly hash?: string | undefined;
-  readonly reason?: string;
-  readonly always?: boolean;
+export interface Approval extends CallOptions, Optional<server.Decide, "hash" | "reason" | "always"> {
+  readonly decision: server.Decision;
 }
 
 /** A field that is left out stays as it is. */
-export interface ConversationChange extends CallOptions {
+export interface ConversationChange extends CallOptions, Optional<server.ConversationChange, "metadata"> {
   /** Null clears the title. */
-  readonly title?: string | null;
-  readonly metadata?: Readonly<Record<string, unknown>>;
+  readonly title?: server.ConversationChange["title"];
 }
 
-export interface CreateConversation extends CallOptions {
-  readonly title?: string;
-  readonly metadata?: Readonly<Record<string, unknown>>;
-  readonly requestId?: string;
-}
-
-export interface GenerationPage {
-  readonly data: readonly Generation[];
-  readonly nextCursor: string | null;
-}
-
-export interface ConversationPage {
-  readonly data: readonly ConversationDocument[];
-  readonly nextCursor: string | null;
-}
-
-export interface MessagePage {
-  /** Ascending. */
-  readonly data: readonly Message[];
-  readonly hasMore: boolean;
-}
-
-export interface EventPage {
-  readonly data: readonly OutlastEvent[];
-  readonly nextAfter: number;
-  readonly ended: boolean;
-}
-
-export interface Model {
-  readonly id: string;
-}
-
-/** What a server offers. See `OutlastClient.capabilities`. */
-export interface Capabilities {
-  /** `outlast`, or `unknown` for a server that does not say. */
-  readonly name: string;
-  readonly version: string;
-  /** The user that the server knows you as; `local` on a single-user server. */
-  readonly user: string;
-  /** Whether generations continue without a client. If not, closing the page ends the answer: say so. */
-  readonly background: boolean;
-  readonly transports: readonly string[];
-  readonly durability: "commit" | "debounce" | "boundary";
-  readonly models: readonly string[];
-  readonly tools: readonly string[];
-  readonly approvals: boolean;
-  readonly sandbox: string;
+export interface CreateConversation
+  extends CallOptions, Optional<server.CreateConversation, "title" | "metadata"> {
+  readonly requestId?: string | undefined;
 }

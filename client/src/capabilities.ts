@@ -8,12 +8,18 @@ export const NOTHING_OFFERED: Capabilities = {
   version: "unknown",
   user: "local",
   background: false,
+  backgroundJobs: false,
+  chatCompletions: false,
+  externalProducers: false,
+  protocols: [],
   transports: [],
   durability: "commit",
+  store: "unknown",
   models: [],
   tools: [],
   approvals: false,
   sandbox: "none",
+  notifications: false,
 };
 
 /** A field that is missing, or of another type, is not offered. Fields that this client does not know are kept. */

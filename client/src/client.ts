@@ -6,7 +6,7 @@ import { Conversation } from "./conversation.js";
 import type { OutlastEvent } from "./event.js";
 import { generationEvents } from "./generation-stream.js";
 import type { SubscribeOptions } from "./generation-stream.js";
-import type { ConversationDocument, Generation, GenerationStatus } from "./generation.js";
+import type { ConversationDocument, Generation } from "./generation.js";
 import { pathOf } from "./http.js";
 import { share } from "./options.js";
 import type { ClientOptions, Shared } from "./options.js";
@@ -226,8 +226,7 @@ interface Named {
 
 /** A try whose response was lost may have succeeded. Then the refusal of the next try is the result. */
 function doneBefore({ code, problem }: OutlastError, body?: object): api.Outcome | undefined {
-  const isOurs = code === "already_decided" && problem["decision"] === (body as api.Approval).decision;
+  const isOurs = code === "already_decided" && problem.decision === (body as api.Approval).decision;
   if (!isOurs && code !== "already_ended" && code !== "not_interrupted") return undefined;
-  const status = problem["statusWas"] ?? problem["statusIs"] ?? "running";
-  return { success: isOurs, status: status as GenerationStatus };
+  return { success: isOurs, status: problem.statusWas ?? problem.statusIs ?? "running" };
 }

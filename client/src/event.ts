@@ -1,119 +1,23 @@
 /** The events of a conversation. PROTOCOL.md explains each of them. */
 
+import type { LogEvent, StreamEvent as OutlastEvent } from "./generated/api.js";
 import { readObject } from "./json.js";
-import type { CancelReason, RetryOf } from "./generation.js";
-import type { Message } from "./message.js";
-import type { View } from "./view.js";
 
-interface Envelope<Type extends string, Payload> {
-  /** The position in the conversation's log: 1, 2, 3, … */
-  readonly seq: number;
-  readonly ts: string;
-  readonly generationId: string | null;
-  /** The request that started that generation. */
-  readonly requestId: string | null;
-  readonly type: Type;
-  readonly payload: Payload;
-}
+export type { SnapshotEvent, StreamEvent as OutlastEvent } from "./generated/api.js";
 
-interface Delta {
-  readonly messageId: string;
-  readonly text: string;
-  readonly chunks?: number;
-}
-
-interface ToolCall {
-  readonly toolUseId: string;
-  readonly toolName: string;
-  readonly toolInput: unknown;
-}
+type EventOf<Type extends LogEvent["type"]> = Extract<LogEvent, { readonly type: Type }>;
 
 /** A field that is absent is unchanged; null clears it. */
-export interface ConversationUpdate {
-  readonly title?: string | null;
-  readonly metadata?: unknown;
-}
-
-/** The events that change a transcript or a run. */
-export type ChatEvent =
-  | Envelope<"conversation.updated", ConversationUpdate>
-  | Envelope<"message.added", { readonly message: Message }>
-  | Envelope<
-      "generation.queued",
-      {
-        readonly messageId: string;
-        readonly model: string;
-        readonly digest: string;
-        readonly system?: string;
-        readonly metadata?: unknown;
-        readonly retryOf?: RetryOf;
-        /** Given to the model instead of the transcript. */
-        readonly prompt?: unknown;
-        /** The id that the answer's first message will have. */
-        readonly answerId?: string;
-        /** Set if a worker produces the answer. */
-        readonly producer?: "external";
-      }
-    >
-  | Envelope<"chat.started", { readonly model: string; readonly attempt: number }>
-  | Envelope<"assistant.segment.started", { readonly messageId: string }>
-  | Envelope<"assistant.segment.ended", { readonly messageId: string }>
-  /** The model calls a tool, which is a message of its own. */
-  | Envelope<"tool.start", ToolCall & { readonly messageId: string }>
-  | Envelope<"chat.delta", Delta>
-  | Envelope<"thinking.delta", Delta>
-  | Envelope<"usage", { readonly inputTokens: number; readonly outputTokens: number }>
-  | Envelope<
-      "attempt.retracted",
-      { readonly attempt: number; readonly messageIds: readonly string[]; readonly reason: string }
-    >
-  | Envelope<
-      "retry.scheduled",
-      { readonly attempt: number; readonly delayMs: number; readonly reason: string }
-    >
-  | Envelope<"chat.interrupted", { readonly reason: string; readonly round: number }>
-  | Envelope<"chat.resumed", { readonly by: string }>
-  | EndEvent;
+export type ConversationUpdate = EventOf<"conversation.updated">["payload"];
 
 /** The last event of a generation: exactly one of these. */
-export type EndEvent =
-  | Envelope<"chat.done", { readonly finishReason: string }>
-  | Envelope<"chat.error", { readonly errorMessage: string; readonly code: string }>
-  | Envelope<"chat.cancelled", { readonly reason: CancelReason }>;
+export type EndEvent = EventOf<"chat.done" | "chat.error" | "chat.cancelled">;
 
-/** Tools, approvals and sandboxes. */
-export type ToolEvent =
-  | Envelope<
-      "tool.output",
-      { readonly toolUseId: string; readonly stream: "stdout" | "stderr"; readonly text: string }
-    >
-  | Envelope<
-      "tool.end",
-      {
-        readonly messageId: string;
-        readonly toolUseId: string;
-        readonly result: unknown;
-        readonly isError: boolean;
-      }
-    >
-  | Envelope<"approval.requested", ToolCall & { readonly hash?: string }>
-  | Envelope<
-      "approval.resolved",
-      { readonly toolUseId: string; readonly decision: "approve" | "deny"; readonly by: string }
-    >
-  | Envelope<
-      "sandbox.changed",
-      {
-        readonly sandboxId: string;
-        readonly state: "created" | "resumed" | "paused" | "killed" | "lost" | "restored";
-        readonly reason: string;
-      }
-    >;
+/** What becomes of a tool call, and of the question about it. */
+export type ToolEvent = EventOf<"tool.output" | "tool.end" | "approval.requested" | "approval.resolved">;
 
-/** Not an event of the log: it stands for all events up to its `seq`. */
-export type SnapshotEvent = Envelope<"snapshot", View>;
-
-export type OutlastEvent = ChatEvent | ToolEvent | SnapshotEvent;
+/** The events that change a transcript or a run. */
+export type ChatEvent = Exclude<LogEvent, ToolEvent>;
 
 export function isEnd(event: OutlastEvent): event is EndEvent {
   return /^chat\.(done|error|cancelled)$/.test(event.type);

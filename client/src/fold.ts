@@ -246,8 +246,8 @@ function turn(view: View, generation: string | null, to: "running" | "interrupte
 
 function end(before: View, event: EndEvent): View {
   const lastEnd = endOf(event);
-  const status: "complete" | "cancelled" | "error" =
-    lastEnd.status === "completed" ? "complete" : lastEnd.status;
+  const ended = ENDS[event.type];
+  const status: "complete" | "cancelled" | "error" = ended === "completed" ? "complete" : ended;
   const view = close(before, event.generationId, status, lastEnd.errorMessage);
   if (view.activeRun?.generationId === event.generationId) {
     const conversation = { ...view.conversation, generationStatus: status };

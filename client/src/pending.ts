@@ -1,22 +1,15 @@
 /** Messages that were sent but are not in the view yet. */
 
-import type { WhenBusy } from "./api.js";
+import type { StartGeneration } from "./api.js";
+import type { Content } from "./generated/api.js";
 import type { OutlastError } from "./problem.js";
 import type { View } from "./view.js";
 
 /** The content of a message: text, or text parts. */
-export type Content = string | readonly { readonly type: "text"; readonly text: string }[];
+export type { Content } from "./generated/api.js";
 
-export interface SendOptions {
-  readonly model?: string | undefined;
-  /** What happens if another message is being answered. */
-  readonly whenBusy?: WhenBusy | undefined;
-  readonly system?: string | undefined;
-  readonly metadata?: Readonly<Record<string, unknown>> | undefined;
-  /** The idempotency key of a request that an earlier page began. Generated if left out. */
-  readonly requestId?: string | undefined;
-  readonly signal?: AbortSignal | undefined;
-}
+/** `requestId` is the idempotency key of a request that an earlier page began. Generated if left out. */
+export type SendOptions = Omit<StartGeneration, "content" | "conversationId">;
 
 export interface PendingMessage {
   /** Identifies the request. Use it as the key of the rendered message. */

@@ -1,29 +1,11 @@
 /** Errors: refusals of the server (RFC 9457), and failures to reach it. */
 
+import type * as server from "./generated/api.js";
 import { readObject } from "./json.js";
 
 /** The codes of the server, and those that this client adds. A newer server may send others. */
 export type ProblemCode =
-  | "invalid_json"
-  | "invalid_request"
-  | "unauthorized"
-  | "foreign_origin"
-  | "not_found"
-  | "method_not_allowed"
-  | "conversation_busy"
-  | "idempotency_conflict"
-  | "already_ended"
-  | "already_asked"
-  | "already_decided"
-  | "approval_changed"
-  | "not_interrupted"
-  | "not_retryable"
-  | "cursor_ahead"
-  | "too_large"
-  | "limit_reached"
-  | "store_broken"
-  | "store_unavailable"
-  | "draining"
+  | server.ProblemCode
   /** The server could not be reached, or the connection was lost before it responded. */
   | "network"
   /** The server did not respond in time. */
@@ -34,8 +16,8 @@ export type ProblemCode =
   | "not_outlast"
   | (string & {});
 
-/** A problem document. It may carry more than this: `generationId`, `field`, `lastSeq`, … */
-export interface Problem {
+/** A problem document. */
+export interface Problem extends server.About {
   /** The HTTP status; 0 if there was no response. */
   readonly status: number;
   /** For programs. Its meaning does not change. */

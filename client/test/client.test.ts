@@ -96,12 +96,18 @@ describe("a client", () => {
       version: "unknown",
       user: "local",
       background: true,
+      backgroundJobs: false,
+      chatCompletions: false,
+      externalProducers: false,
+      protocols: [],
       transports: [],
       durability: "commit",
+      store: "unknown",
       models: [],
       tools: [],
       approvals: false,
       sandbox: "none",
+      notifications: false,
       colour: "green",
     });
   });

@@ -3,11 +3,11 @@ import { OutlastProvider, useConversation, useGeneration } from "@outlast/client
 import { StrictMode, useEffect, useState } from "react";
 import { createRoot } from "react-dom/client";
 
-const client = new OutlastClient(); // talks to where the page came from
-const shown = () => {}; // a refusal is in `error`, which is shown below
+const client = new OutlastClient(); // same origin as the page
+const shown = () => {}; // errors are also in `error`, which is shown below
 
 function Chat() {
-  // The address says which conversation this is, so that a reload finds it. Without one it is a new one.
+  // The URL names the conversation, so that a reload finds it. Without a name, a new one starts.
   const [from] = useState(() => location.hash.slice(1) || null);
   const { id, view, pending, send, connection, error } = useConversation(from);
   useEffect(() => {
@@ -26,7 +26,7 @@ function Chat() {
         <p key={message.requestId}>{String(message.content)} ({message.status})</p>
       ))}
       {id !== null && <Controls id={id} />}
-      {connection.type === "waiting" && <p>{connection.reason}; it comes back by itself</p>}
+      {connection.type === "waiting" && <p>{connection.reason}; reconnecting</p>}
       {problem && <p role="alert">{problem.detail}</p>}
       <form
         onSubmit={(event) => {
@@ -42,12 +42,12 @@ function Chat() {
   );
 }
 
-/** What can be done about the answer: the same after a reload, in every tab, on every device. */
+/** The controls of the current answer: the same after a reload, in every tab and on every device. */
 function Controls({ id }: { id: string }) {
-  const { generation, isGenerating, ...can } = useGeneration(id); // shares the connection of the chat
+  const { generation, isGenerating, ...can } = useGeneration(id); // shares the chat's connection
   if (isGenerating) return <button onClick={() => can.cancelGeneration().catch(shown)}>Stop</button>;
   switch (generation?.status) {
-    case "interrupted": // the server was restarted, and is set to ask
+    case "interrupted": // the server was restarted with `recovery.mode = "ask"`
       return (
         <p>
           <button onClick={() => can.resumeGeneration().catch(shown)}>Resume</button>

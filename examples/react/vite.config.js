@@ -1,10 +1,10 @@
-// The page and /v1 come from one origin. Without `changeOrigin`: Outlast compares Origin and Host.
+// The page and /v1 have the same origin. Do not set `changeOrigin`: Outlast compares Origin with Host.
 const outlast = {
   target: process.env.OUTLAST_URL ?? "http://127.0.0.1:8787",
   ws: true,
-  // A stream whose server died must end here too. Vite would keep it open, and the page would believe in it.
+  // When the server dies, end its streams here too. Otherwise Vite keeps them open and the page keeps waiting.
   configure: (proxy) =>
-    proxy.on("proxyRes", (theirs, _asked, answer) => theirs.on("error", () => answer.destroy())),
+    proxy.on("proxyRes", (upstream, _request, response) => upstream.on("error", () => response.destroy())),
 };
 
 export default { server: { proxy: { "/v1": outlast } } };

@@ -39,7 +39,7 @@ for (const [name, command, path] of EXAMPLES)
       await first.says(WORDS);
       first.signal("SIGINT");
       assert.equal(await first.end(), 130);
-      const [, ...again] = /go on with: .*(follow) (\S+) (\d+)/.exec(first.err);
+      const [, ...again] = /continue with: .*(follow) (\S+) (\d+)/.exec(first.err);
       const second = run(...again);
       assert.equal(await second.end(), 0, second.err);
       assert.equal(first.out + second.out, await server.answer());

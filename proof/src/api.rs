@@ -157,9 +157,19 @@ impl Api {
         Ok(self.get(&format!("/v1/generations/{id}")).await?.expect(200)?.body)
     }
 
-    /// The conversation with all its messages.
+    /// The conversation with all its messages: a view holds about a megabyte, the rest comes page by page.
     pub async fn view(&self, id: &str) -> anyhow::Result<Value> {
-        Ok(self.get(&format!("/v1/conversations/{id}?limit=1000")).await?.expect(200)?.body)
+        let mut view = self.get(&format!("/v1/conversations/{id}?limit=1000")).await?.expect(200)?.body;
+        while view["hasMore"] == true {
+            let before = view["messages"][0]["seq"].as_u64().context("a message has a seq")?;
+            let path = format!("/v1/conversations/{id}/messages?limit=1000&before={before}");
+            let page = self.get(&path).await?.expect(200)?.body;
+            let older = page["data"].as_array().cloned().unwrap_or_default();
+            let newer = view["messages"].as_array().cloned().unwrap_or_default();
+            view["messages"] = older.into_iter().chain(newer).collect();
+            view["hasMore"] = page["hasMore"].clone();
+        }
+        Ok(view)
     }
 
     /// Cancels; whether this one ended it.

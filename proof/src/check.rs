@@ -100,7 +100,11 @@ fn check_messages(stored: &Stored, transcript: &Transcript, findings: &mut Findi
         .collect();
     findings.demand(shown == transcript.messages, Kind::WrongDocument, || {
         let conversation = &stored.conversation;
-        format!("{conversation} shows {shown:?}\nand its log adds up to {:?}", transcript.messages)
+        let brief = |said: &[Said]| -> Vec<(String, usize)> {
+            said.iter().map(|said| (said.id.clone(), said.content.len())).collect()
+        };
+        let (shown, logged) = (brief(&shown), brief(&transcript.messages));
+        format!("{conversation} shows {shown:?}\nand its log adds up to {logged:?} (ids and bytes)")
     });
 }
 

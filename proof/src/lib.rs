@@ -26,6 +26,7 @@ pub mod transcript;
 pub mod violation;
 
 pub mod visitor;
+pub mod worker;
 
 pub mod crash;
 pub mod faults;

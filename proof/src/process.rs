@@ -123,6 +123,17 @@ impl Process {
         Ok(kib * 1024)
     }
 
+    /// What it made the disk write, and what it handed to `write` calls, sockets included. A file system in
+    /// memory counts nothing as the former.
+    pub(crate) fn written_bytes(&self) -> anyhow::Result<(u64, u64)> {
+        let io = std::fs::read_to_string(format!("/proc/{}/io", self.pid()?))?;
+        let field = |name: &str| {
+            let line = io.lines().find_map(|line| line.strip_prefix(name));
+            anyhow::Ok(line.with_context(|| format!("no {name} in {io}"))?.trim().parse()?)
+        };
+        Ok((field("write_bytes:")?, field("wchar:")?))
+    }
+
     /// How many files and sockets it has open.
     pub(crate) fn open_files(&self) -> anyhow::Result<usize> {
         Ok(std::fs::read_dir(format!("/proc/{}/fd", self.pid()?))?.count())

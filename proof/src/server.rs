@@ -219,6 +219,11 @@ impl Server {
         self.process.forget_peak()
     }
 
+    /// Bytes that it made the disk write, and bytes that it handed to `write` calls.
+    pub fn written_bytes(&self) -> anyhow::Result<(u64, u64)> {
+        self.process.written_bytes()
+    }
+
     /// How many files and sockets it has open.
     pub fn open_files(&self) -> anyhow::Result<usize> {
         self.process.open_files()

@@ -20,6 +20,7 @@ pub struct Approval {
     pub hash: String,
     /// The attempt in which the question was asked. Clients are not told.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[schema(ignore)]
     pub attempt: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided: Option<Decided>,

@@ -240,7 +240,12 @@ async fn b3_g2_a_client_that_leaves_its_stream_finds_the_answer_as_a_job() -> an
     let mut response = api.request(Method::POST, "/v1/chat/completions").json(&body).send().await?;
     let events = response.headers()["outlast-job-events"].to_str()?.to_owned();
     let id = response.headers()["outlast-generation-id"].to_str()?.to_owned();
-    assert_eq!(response.headers()["outlast-conversation-id"].to_str()?, "tea");
+    let conversation = response.headers()["outlast-conversation-id"].to_str()?.to_owned();
+    assert_eq!(
+        api.view("tea").await?["conversation"]["id"],
+        json!(conversation),
+        "the thread's name finds it too"
+    );
     assert_eq!(events, format!("/v1/jobs/{id}/events"));
     response.chunk().await?;
     drop(response);

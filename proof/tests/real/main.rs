@@ -3,6 +3,7 @@
 
 mod busy;
 mod cancels;
+mod costs;
 mod crashes;
 mod disk;
 mod durability;

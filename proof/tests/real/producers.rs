@@ -11,6 +11,7 @@ use outlast_proof::server::{Options, Server};
 use outlast_proof::stored::Stored;
 use outlast_proof::upstream::Upstream;
 use outlast_proof::wait::{LONG, bounded, until};
+use outlast_proof::worker::Worker;
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -218,5 +219,37 @@ async fn i8_g6_a_worker_asks_a_person_decides_and_the_worker_reads_it() -> anyho
     let kinds = stored.kinds_of(&started.generation);
     let of = |kind: &str| kinds.iter().filter(|known| **known == kind).count();
     assert_eq!((of("approval.requested"), of("approval.resolved")), (1, 1), "{kinds:?}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i8_a_worker_that_swaps_the_question_does_not_get_the_click() -> anyhow::Result<()> {
+    let (mut server, _upstream) = both().await?;
+    let mut worker = Worker::start(server.api()).await?;
+    worker.ask("call_1", "ls").await?.expect(200)?;
+    let seen = worker.hash_shown().await?;
+    let click = json!({"decision": "approve", "hash": seen});
+    worker.claim(false).await?; // withdraws the question
+    worker.decide("call_1", &click).await?.problem(404, "not_found")?;
+    worker.ask("call_1", "rm -rf ~").await?.expect(200)?;
+    let shown = worker.hash_shown().await?;
+    assert_ne!(shown, seen);
+    worker.decide("call_1", &click).await?.problem(409, "approval_changed")?;
+
+    // Not even the same words are the same question: the person saw what an attempt that is gone wanted.
+    worker.claim(false).await?;
+    worker.ask("call_1", "ls").await?.expect(200)?;
+    server.crash().await?;
+    worker.decide("call_1", &click).await?.problem(409, "approval_changed")?;
+    let document = server.api().generation(&worker.started.generation).await?;
+    assert_eq!(document["status"], "awaiting_approval", "no click has counted: {document}");
+    let told = worker.heartbeat().await?.expect(200)?;
+    assert_eq!(told.body["approvals"][0].get("decided"), None, "{}", told.body);
+
+    let click = json!({"decision": "approve", "hash": worker.hash_shown().await?});
+    worker.decide("call_1", &click).await?.expect(200)?;
+    let stored = Stored::read(server.api(), &worker.started.conversation).await?;
+    let kinds = stored.kinds_of(&worker.started.generation);
+    assert_eq!(kinds.iter().filter(|kind| **kind == "approval.resolved").count(), 1, "{kinds:?}");
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use outlast_proof::server::{Options, Server};
 use outlast_proof::wait::{LONG, bounded};
+use outlast_proof::worker::Worker;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -305,5 +306,69 @@ async fn a_client_that_never_finishes_its_request_is_dropped_after_15_s() -> any
     let silence = async { silent.read_to_end(&mut nothing).await.ok() };
     bounded("dropping both", Duration::from_secs(40), async { tokio::join!(dripping, silence) }).await?;
     eprintln!("both dropped after {:?}", begun.elapsed());
+    Ok(())
+}
+
+/// JSON of so many lists, one in the other.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(json!(1), |inner, _| json!([inner]))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn i20_what_is_nested_too_deep_is_refused_everywhere_and_lists_keep_working() -> anyhow::Result<()> {
+    let (mut server, _upstream) = both().await?;
+    let api = server.api().clone();
+    let mut worker = Worker::start(&api).await?;
+    let conversation = format!("/v1/conversations/{}", worker.started.conversation);
+    for levels in [65, 126, 127, 200] {
+        let deep = nested(levels);
+        let metadata = json!({"deep": deep});
+        api.post("/v1/generations", &json!({"content": "x", "metadata": metadata}))
+            .await?
+            .problem(422, "invalid_request")?;
+        api.post("/v1/conversations", &json!({"metadata": metadata}))
+            .await?
+            .problem(422, "invalid_request")?;
+        let change = api.request(Method::PATCH, &conversation).json(&json!({"metadata": metadata}));
+        api.send(change).await?.problem(422, "invalid_request")?;
+        let tool = json!({"toolUseId": "call_1", "toolName": "bash", "toolInput": deep});
+        for kind in ["tool.start", "approval.requested"] {
+            let events = json!([{"type": kind, "payload": tool}]);
+            worker.append(events).await?.problem(422, "invalid_request")?;
+        }
+        let flat = json!({"toolUseId": "call_1", "toolName": "bash", "toolInput": {}});
+        let end = json!({"toolUseId": "call_1", "result": deep});
+        let events = json!([{"type": "tool.start", "payload": flat}, {"type": "tool.end", "payload": end}]);
+        worker.append(events).await?.problem(422, "invalid_request")?;
+        let tools = json!([{"type": "function", "function": {"name": "f", "parameters": metadata}}]);
+        for (name, value) in [
+            ("metadata", metadata.clone()),
+            ("tools", tools),
+            ("messages", json!([{"role": "user", "content": deep}])),
+            ("response_format", deep.clone()),
+        ] {
+            let mut body = json!({"model": "default", "messages": [{"role": "user", "content": "x"}]});
+            body[name] = value;
+            let answer = api.post("/v1/chat/completions", &body).await?;
+            let refused = matches!(answer.status, 400 | 422) && answer.code() == "invalid_request";
+            assert!(refused, "{name} of {levels} levels: {} {}", answer.status, answer.body);
+        }
+    }
+    // As deep as is allowed comes back as it was sent, also after a restart.
+    let most = json!({"deep": nested(63)});
+    let body = json!({"content": "x", "producer": "external", "metadata": most});
+    let kept = api.post("/v1/generations", &body).await?.started()?;
+    let tool = json!({"toolUseId": "call_1", "toolName": "bash", "toolInput": nested(64)});
+    worker.append(json!([{"type": "tool.start", "payload": tool}])).await?.expect(200)?;
+    for _ in 0..2 {
+        assert_eq!(api.generation(&kept.generation).await?["metadata"], most);
+        for list in ["/v1/generations", "/v1/conversations"] {
+            let listed = api.get(list).await?.expect(200)?.body;
+            assert_eq!(listed["data"].as_array().map(Vec::len), Some(2), "only what was accepted: {listed}");
+        }
+        api.view(&worker.started.conversation).await?;
+        api.view(&kept.conversation).await?;
+        server.crash().await?;
+    }
     Ok(())
 }

@@ -41,7 +41,8 @@ pub(crate) struct DecisionBody {
 #[utoipa::path(post, path = "/v1/generations/{id}/approvals/{toolUseId}", operation_id = "submitApproval", tag = "Approvals",
     responses(
         (status = 200, body = Outcome, description = "Decided. The decision is durable."),
-        (status = 409, description = "`already_decided`, `already_ended` or `stale_producer`."),
+        (status = 409, description = "`already_decided`, `approval_changed` or `already_ended`."),
+        (status = 429, description = "`limit_reached`: too many live generations."),
     ))]
 async fn submit(
     State(app): State<App>,

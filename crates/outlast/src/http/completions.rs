@@ -45,9 +45,9 @@ struct ChunkFrame {
 
 /// Create a chat completion
 ///
-/// OpenAI's chat completions; the answer is durable all the same and is continued if the client disconnects.
-/// With `background: true` the response comes at once and names the job. Fields that are not listed here are
-/// passed to the upstream.
+/// OpenAI's chat completions. The answer is durable and continues if the client disconnects. With
+/// `background: true` the response comes at once and names the job. Options that no upstream may be given are
+/// refused.
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "createChatCompletion", tag = "Jobs",
     responses(
         (status = 200, description = "The completion, or with `stream: true` its chunks, as OpenAI defines them.",

@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Refusal};
-use outlast_engine::{CommandError, FollowError};
+use outlast_engine::CommandError;
 use outlast_store::StoreError;
 use serde::Serialize;
 use serde_json::Value;
@@ -322,20 +322,6 @@ impl From<CommandError> for Problem {
                 .with(|about| about.conversation_id = Some(conversation.to_string())),
             CommandError::Unavailable(_) | CommandError::Lost(_) => unavailable(&detail),
             CommandError::Broken(_) => broken(&detail),
-        }
-    }
-}
-
-impl From<FollowError> for Problem {
-    fn from(error: FollowError) -> Problem {
-        let detail = error.to_string();
-        match error {
-            FollowError::Ahead { tail } => {
-                Problem::new(StatusCode::CONFLICT, ProblemCode::CursorAhead, detail)
-                    .with(|about| about.last_seq = Some(tail.0))
-            }
-            FollowError::Trimmed { .. } => Problem::new(StatusCode::GONE, ProblemCode::Trimmed, detail),
-            FollowError::Store(error) => error.into(),
         }
     }
 }

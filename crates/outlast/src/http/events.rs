@@ -229,7 +229,7 @@ enum SnapshotType {
 #[allow(dead_code)] // only its schema is used: the bytes of the log are sent as they are
 pub(crate) enum StreamEvent {
     Event(Box<Entry>),
-    Snapshot(SnapshotSchema),
+    Snapshot(Box<SnapshotSchema>),
 }
 
 pub(crate) fn event_stream(

@@ -148,17 +148,18 @@ impl ToSchema for Code {
 ///   was cancelled.
 /// - `cursor_ahead` 409: the position is past the end of the log; `lastSeq` is the end.
 /// - `message_exists` 409: another message of the conversation has this `messageId`.
+/// - `already_exists` 409: the conversation already exists.
 /// - `not_external` 409: only a generation started with `producer` can be claimed by a worker.
 /// - `external_producer` 409: an interrupted generation of a worker continues when a worker claims it.
 /// - `stale_producer` 409: another worker has claimed the generation, or it was interrupted; `epoch` is the
 ///   current one.
 /// - `seq_conflict` 409: the batch does not start where the last one ended; `lastSeq` says where that is.
 /// - `already_decided` 409: somebody has decided; `decision` and `by` say what and who.
+/// - `approval_changed` 409: the question under `toolUseId` is not the one that `hash` names. Read it again.
 /// - `already_asked` 409: a person was already asked about `toolUseId`, with a different tool or arguments.
 /// - `cancelled` 409: the awaited answer was cancelled; `reason` says why.
 /// - `interrupted` 409: the awaited answer waits for a person.
 /// - `attempt_retracted`: only in a stream of completion chunks: what was sent has been withdrawn.
-/// - `trimmed` 410: the events were removed by retention.
 /// - `too_large` 413: the body is larger than the limit.
 /// - `limit_reached` 429: too many generations, followers or queued messages; 503 if the server is full. Retry
 ///   after `Retry-After` seconds.
@@ -192,7 +193,6 @@ pub(crate) enum ProblemCode {
     Cancelled,
     Interrupted,
     AttemptRetracted,
-    Trimmed,
     TooLarge,
     LimitReached,
     StoreBroken,

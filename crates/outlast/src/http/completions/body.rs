@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use self::messages::MessageBody;
 use super::super::body::request_id;
 use super::super::error::Problem;
+use super::super::free::Metadata;
 use super::super::generations::WhenBusyName;
 
 mod messages;
@@ -36,7 +37,7 @@ pub(crate) struct CompletionBody {
     request_id: Option<String>,
     #[serde(rename = "whenBusy")]
     when_busy: Option<WhenBusyName>,
-    metadata: Option<Map<String, Value>>,
+    metadata: Option<Metadata>,
     /// For the upstream, if they are on the list of those that are passed on.
     #[serde(flatten)]
     options: Map<String, Value>,
@@ -104,7 +105,7 @@ impl CompletionBody {
                 model,
                 prompt: Some(Prompt { messages, tools, options }),
                 answer_id: answer.map(MessageId::from),
-                metadata: self.metadata.map(Value::Object),
+                metadata: self.metadata.map(Value::from),
                 ..Brief::default()
             },
             when_busy: self.when_busy.map_or(WhenBusy::Reject, WhenBusy::from),
