@@ -88,9 +88,9 @@ export interface components {
             /** @description Instructions for the model. */
             readonly system?: string | null;
             /** @description Free JSON of the client. */
-            readonly metadata: unknown;
+            readonly metadata?: unknown;
             readonly prompt?: components["schemas"]["Prompt"] | null;
-            readonly answerId: components["schemas"]["MessageId"] | null;
+            readonly answerId?: components["schemas"]["MessageId"] | null;
             readonly producer?: components["schemas"]["Producer"] | null;
         };
         /**

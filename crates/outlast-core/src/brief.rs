@@ -17,14 +17,12 @@ pub struct Brief {
     pub system: Option<String>,
     /// Free JSON of the client.
     #[serde(default)]
-    #[schema(required)]
     pub metadata: Option<Value>,
     /// What the model is given instead of the transcript. Stays in the log: the state only remembers where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Prompt>,
     /// The id that the client wants the first message of the answer to have.
     #[serde(default)]
-    #[schema(required)]
     pub answer_id: Option<MessageId>,
     /// Who produces the answer, if not a model of the settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
