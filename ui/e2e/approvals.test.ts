@@ -157,8 +157,8 @@ it("an answer whose worker stopped responding offers only what the server accept
   await worker.say({ type: "chat.delta", payload: { text: "One moment" } });
   const page = await stage.page(`/c/${worker.conversationId}`);
   await page.getByText("The worker producing this answer stopped responding.").waitFor();
-  expect(await page.getByRole("button", { name: "Resume" }).count()).toBe(0);
-  await page.getByRole("button", { name: "Dismiss" }).click();
+  expect(await page.getByRole("button", { name: "Resume", exact: true }).count()).toBe(0);
+  await page.getByRole("button", { name: "Dismiss", exact: true }).click();
   await page.getByText("Dismissed after an interruption.").waitFor();
   await page.context().close();
 });

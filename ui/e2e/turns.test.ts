@@ -74,7 +74,7 @@ describe("an answer", () => {
     await page.reload();
     await sees(page, "word30");
     stage.upstream.go("resume");
-    await page.getByRole("button", { name: "Resume" }).click();
+    await page.getByRole("button", { name: "Resume", exact: true }).click();
     await sees(page, "word60");
     await settled(page);
     await agrees(stage, page);
@@ -89,7 +89,7 @@ describe("an answer", () => {
     stage.allow(page, CUT);
     await stage.server.kill();
     await stage.server.restart();
-    await page.getByRole("button", { name: "Dismiss" }).click();
+    await page.getByRole("button", { name: "Dismiss", exact: true }).click();
     await page.getByText("Dismissed after an interruption.").waitFor();
     expect(await agrees(stage, page)).toMatchObject({ status: "cancelled", endReason: "dismissed" });
     await page.context().close();
