@@ -51,7 +51,7 @@ pub enum Command {
         keep: bool,
     },
     /// Append what a worker produced.
-    Produce(Produce),
+    Append(WorkerAppend),
 }
 
 impl Command {
@@ -62,7 +62,7 @@ impl Command {
             Command::Start(start) => Some(&start.generation),
             Command::Retry(retry) => Some(&retry.generation),
             Command::Decide(decide) => Some(&decide.generation),
-            Command::Produce(produce) => Some(&produce.generation),
+            Command::Append(produce) => Some(&produce.generation),
             Command::Cancel { generation }
             | Command::Resume { generation, .. }
             | Command::Dismiss { generation }
@@ -110,21 +110,21 @@ pub struct Decide {
 
 /// A batch of a worker: all of it or nothing.
 #[derive(Clone, Debug)]
-pub struct Produce {
+pub struct WorkerAppend {
     pub generation: GenerationId,
     /// The epoch that the worker was given: its attempt.
     pub epoch: u32,
     /// The last event that the worker knows to be its own. A heartbeat names none.
     pub expected: Option<Seq>,
     pub pieces: Vec<Piece>,
-    pub end: Option<ProducedEnd>,
+    pub end: Option<WorkerEnd>,
     /// The id for a new message, should one begin and its id not be settled.
     pub new_message: MessageId,
 }
 
 /// How a worker ends a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ProducedEnd {
+pub enum WorkerEnd {
     Done {
         reason: String,
     },
@@ -190,9 +190,9 @@ pub enum Refusal {
     #[error("the generation is {}, not interrupted", status.as_str())]
     NotInterrupted { status: GenerationStatus },
     #[error("the generation is produced by this server, not by a worker")]
-    NotExternal,
+    NotForWorkers,
     #[error("the generation is produced by a worker and continues when a worker claims it")]
-    External,
+    MadeByWorker,
     #[error("tool call {tool_use_id:?} is not waiting for a decision")]
     NotAsked { tool_use_id: String },
     #[error("the decision was already made: {}", .0.decision.as_str())]
@@ -210,7 +210,7 @@ pub enum Refusal {
     ToolTooLong { tool_use_id: String },
     /// Another worker has claimed it, or this one was silent for too long.
     #[error("epoch {epoch} is over: the generation is {} in epoch {current}", status.as_str())]
-    StaleProducer { epoch: u32, current: u32, status: GenerationStatus },
+    StaleEpoch { epoch: u32, current: u32, status: GenerationStatus },
     #[error("the last event of this worker is {last}, not {expected}")]
     SeqConflict { expected: Seq, last: Seq },
     #[error("only the conversation's last generation can be retried, and only if it failed or was cancelled")]

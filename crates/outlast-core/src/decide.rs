@@ -2,7 +2,7 @@
 
 mod workers;
 
-use workers::{decide_claim, decide_produce};
+use workers::{decide_append, decide_claim};
 
 use crate::attempts::start_again;
 use crate::entries::Entries;
@@ -45,7 +45,7 @@ pub fn decide(
         Command::Resume { generation, by } => {
             let generation = interrupted(state, &generation)?; // of two tabs that press Resume, one wins
             if generation.brief.is_for_worker() {
-                return Err(Refusal::External);
+                return Err(Refusal::MadeByWorker);
             }
             entries.of(generation, Event::ChatResumed { by });
             start_again(generation, "resumed", rules, &mut entries);
@@ -57,7 +57,7 @@ pub fn decide(
         Command::Retry(retry) => decide_retry(state, retry, facts, &mut entries)?,
         Command::Decide(decide) => decide_approval(state, decide, &mut entries)?,
         Command::Claim { generation, keep } => decide_claim(state, &generation, keep, &mut entries)?,
-        Command::Produce(produce) => decide_produce(state, produce, rules, &mut entries)?,
+        Command::Append(produce) => decide_append(state, produce, rules, &mut entries)?,
     }
     Ok(entries.finish())
 }

@@ -44,8 +44,8 @@ pub use brief::Brief;
 pub use choices::{CancelReason, Decision, Producer, RetryMode, RetryOf, ToolStream};
 pub use codec::{DecodeError, Head, Heads, decode, encode, head};
 pub use command::{
-    Command, Decide, Earlier, Facts, Produce, ProducedEnd, QUEUE_MAX, Refusal, Retry, Start, TOOL_BYTES_MAX,
-    WhenBusy,
+    Command, Decide, Earlier, Facts, QUEUE_MAX, Refusal, Retry, Start, TOOL_BYTES_MAX, WhenBusy,
+    WorkerAppend, WorkerEnd,
 };
 pub use context::{Context, ContextMessage, Prompt, Sources, ToolSpec, context};
 pub use conversation::Conversation;

@@ -14,7 +14,7 @@ pub struct Surroundings<'a> {
     /// Since when nobody watches.
     pub unwatched_since: Option<Timestamp>,
     /// When a worker was last heard, or the owner took over if none was heard since.
-    pub producer_heard: Timestamp,
+    pub worker_heard: Timestamp,
     pub rules: &'a Rules,
 }
 
@@ -69,10 +69,10 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
     match &generation.progress.phase {
         Phase::Running if generation.brief.is_for_worker() => {
             // A queued generation's silence timer starts when its turn comes.
-            let heard = generation.progress.at_work_since.unwrap_or_default().max(around.producer_heard);
-            let silent = heard.after(around.rules.producer_silence);
+            let heard = generation.progress.at_work_since.unwrap_or_default().max(around.worker_heard);
+            let silent = heard.after(around.rules.worker_silence);
             if silent <= around.now {
-                return Next::report(Report::ProducerSilent { generation: id() });
+                return Next::report(Report::WorkerSilent { generation: id() });
             }
             Next::wake_at(earlier(limit, Some(silent)))
         }

@@ -40,13 +40,12 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
                 start_again(first, "", rules, &mut entries);
             }
         }
-        Report::ProducerSilent { generation } => {
+        Report::WorkerSilent { generation } => {
             let running = in_phase(state, &generation, |phase| *phase == Phase::Running);
             // While a person is asked, the worker need not be heard.
             let silent = |run: &&Generation| run.brief.is_for_worker() && !run.waits_for_a_decision();
             if let Some(generation) = running.filter(silent) {
-                let reason =
-                    format!("its worker has not responded for {} s", rules.producer_silence.as_secs());
+                let reason = format!("its worker has not responded for {} s", rules.worker_silence.as_secs());
                 entries.of(generation, Event::ChatInterrupted { reason, round: 0 });
             }
         }

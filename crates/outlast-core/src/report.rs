@@ -19,7 +19,7 @@ pub enum Report {
     /// Nobody has watched it for too long.
     Abandoned { generation: GenerationId },
     /// The worker that produces the answer was silent for too long.
-    ProducerSilent { generation: GenerationId },
+    WorkerSilent { generation: GenerationId },
 }
 
 /// What a call to a model brought since the last report.

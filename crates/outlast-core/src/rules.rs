@@ -15,7 +15,7 @@ pub struct Rules {
     /// How long a generation may run with nobody watching.
     pub unwatched: Duration,
     /// How long the worker that makes an answer may be silent.
-    pub producer_silence: Duration,
+    pub worker_silence: Duration,
     /// How long an answer may become, in bytes of text. An endless one must not take the server with it.
     pub answer_bytes: usize,
     /// The models that can go on from the last word of a partial answer. Their attempts are not withdrawn.
@@ -40,7 +40,7 @@ impl Default for Rules {
             retries: 2,
             backoff: Duration::from_millis(500),
             unwatched: Duration::from_secs(30 * 60),
-            producer_silence: Duration::from_secs(30),
+            worker_silence: Duration::from_secs(30),
             answer_bytes: 8 * 1024 * 1024,
             prefill: BTreeSet::new(),
         }

@@ -55,7 +55,7 @@ pub(crate) struct Actor {
     watchers: watch::Receiver<usize>,
     unwatched_since: Option<Timestamp>,
     /// When a worker was last heard, or when this owner took over.
-    producer_heard: Timestamp,
+    worker_heard: Timestamp,
     /// `None` until a conversation that the store does not know is created by a first command.
     state: Option<Conversation>,
     journal: Journal,
@@ -102,7 +102,7 @@ impl Actor {
         let watchers = feed.watchers();
         let mut actor = Actor {
             journal: Journal::new(shared.store.clone(), id.clone(), fence, seq),
-            producer_heard: shared.clock.now(),
+            worker_heard: shared.clock.now(),
             shared,
             id,
             feed,
@@ -215,7 +215,7 @@ impl Actor {
                 now: self.shared.clock.now(),
                 owned_after: self.owned_after,
                 unwatched_since: self.unwatched_since,
-                producer_heard: self.producer_heard,
+                worker_heard: self.worker_heard,
                 rules: &self.shared.settings.rules,
             };
             let next = next(state, &around);

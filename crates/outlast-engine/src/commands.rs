@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 
 use crate::actor::{Mail, Receipt};
 use crate::engine::{CommandOptions, Engine};
-use crate::error::CommandError;
+use crate::error::EngineError;
 
 /// A message to be answered.
 #[derive(Clone, Debug, Serialize)]
@@ -78,7 +78,7 @@ pub struct Cancelled {
 
 impl Engine {
     /// Starts a generation. The user's message is durable when this returns.
-    pub async fn start(&self, user: &UserId, request: StartRequest) -> Result<Started, CommandError> {
+    pub async fn start(&self, user: &UserId, request: StartRequest) -> Result<Started, EngineError> {
         let shared = &self.shared;
         let digest = digest(&request);
         let named = request.request.is_some();
@@ -108,7 +108,7 @@ impl Engine {
     }
 
     /// The model to record. A worker's generation may name any, and has a name of its own if it names none.
-    fn model_of(&self, brief: &Brief) -> Result<String, CommandError> {
+    fn model_of(&self, brief: &Brief) -> Result<String, EngineError> {
         match brief.producer {
             Some(Producer::External) if brief.model == Brief::DEFAULT_MODEL => Ok("external".to_owned()),
             Some(Producer::External) => Ok(brief.model.clone()),
@@ -117,15 +117,15 @@ impl Engine {
     }
 
     /// Stops a generation. The first one wins; a later one is told how it ended.
-    pub async fn cancel(&self, user: &UserId, id: &GenerationId) -> Result<Cancelled, CommandError> {
+    pub async fn cancel(&self, user: &UserId, id: &GenerationId) -> Result<Cancelled, EngineError> {
         let (conversation, _) = self.place_of(user, id).await?;
         let command = Command::Cancel { generation: id.clone() };
         match self.command(&conversation, user, command, CommandOptions::default()).await {
             Ok(_) => Ok(Cancelled { success: true, status: GenerationStatus::Cancelled }),
-            Err(CommandError::Refused(Refusal::AlreadyEnded { status })) => {
+            Err(EngineError::Refused(Refusal::AlreadyEnded { status })) => {
                 Ok(Cancelled { success: false, status })
             }
-            Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
+            Err(EngineError::Refused(Refusal::EndedLongAgo)) => {
                 let (_, status) = self.place_of(user, id).await?;
                 Ok(Cancelled { success: false, status })
             }
@@ -134,13 +134,13 @@ impl Engine {
     }
 
     /// Lets an interrupted generation go on.
-    pub async fn resume(&self, user: &UserId, id: &GenerationId) -> Result<GenerationStatus, CommandError> {
+    pub async fn resume(&self, user: &UserId, id: &GenerationId) -> Result<GenerationStatus, EngineError> {
         let command = Command::Resume { generation: id.clone(), by: user.as_str().to_owned() };
         self.decide_about(user, id, command).await
     }
 
     /// Ends an interrupted generation as it stands.
-    pub async fn dismiss(&self, user: &UserId, id: &GenerationId) -> Result<GenerationStatus, CommandError> {
+    pub async fn dismiss(&self, user: &UserId, id: &GenerationId) -> Result<GenerationStatus, EngineError> {
         self.decide_about(user, id, Command::Dismiss { generation: id.clone() }).await
     }
 
@@ -150,7 +150,7 @@ impl Engine {
         user: &UserId,
         id: &GenerationId,
         decision: ToolDecision,
-    ) -> Result<GenerationStatus, CommandError> {
+    ) -> Result<GenerationStatus, EngineError> {
         let ToolDecision { tool_use_id, hash, decided } = decision;
         let decide = Decide { generation: id.clone(), tool_use_id, hash, decided };
         self.decide_about(user, id, Command::Decide(decide)).await
@@ -163,7 +163,7 @@ impl Engine {
         id: &GenerationId,
         mode: RetryMode,
         request: Option<RequestId>,
-    ) -> Result<Started, CommandError> {
+    ) -> Result<Started, EngineError> {
         let (conversation, _) = self.place_of(user, id).await?;
         let options = CommandOptions { create: false, named: request.is_some() };
         let retry = Retry {
@@ -185,7 +185,7 @@ impl Engine {
         title: Option<String>,
         metadata: Option<Value>,
         request: Option<RequestId>,
-    ) -> Result<ConversationId, CommandError> {
+    ) -> Result<ConversationId, EngineError> {
         let id = match &request {
             Some(request) => conversation_of("create", user, request),
             None => self.shared.ids.make("conv").into(),
@@ -195,10 +195,10 @@ impl Engine {
         let command = Command::Create { title, metadata, request: request.clone() };
         match (self.command(&id, user, command, options).await, request) {
             (Ok(_), _) => Ok(id),
-            (Err(CommandError::Refused(Refusal::AlreadyExists)), Some(request)) => {
+            (Err(EngineError::Refused(Refusal::AlreadyExists)), Some(request)) => {
                 match self.made_by(&id, &request).await? == made {
                     true => Ok(id),
-                    false => Err(CommandError::MadeOtherwise { conversation: id }),
+                    false => Err(EngineError::MadeOtherwise { conversation: id }),
                 }
             }
             (Err(error), _) => Err(error),
@@ -210,10 +210,10 @@ impl Engine {
         &self,
         id: &ConversationId,
         request: &RequestId,
-    ) -> Result<(Option<String>, Option<Value>), CommandError> {
+    ) -> Result<(Option<String>, Option<Value>), EngineError> {
         let first = self.shared.store.read(id, Seq::ZERO, 1).await?;
         let first = first.first().map(|record| decode(&record.bytes)).transpose();
-        let first = first.map_err(|error| CommandError::Broken(error.to_string()))?;
+        let first = first.map_err(|error| EngineError::Broken(error.to_string()))?;
         Ok(match first.filter(|entry| entry.request.as_ref() == Some(request)).map(|entry| entry.event) {
             Some(Event::ConversationUpdated { title, metadata }) => (title.flatten(), metadata),
             _ => (None, None),
@@ -221,25 +221,25 @@ impl Engine {
     }
 
     /// Creates a conversation under an id that the caller chose, unless it exists.
-    pub async fn create_if_missing(&self, user: &UserId, id: &ConversationId) -> Result<(), CommandError> {
+    pub async fn create_if_missing(&self, user: &UserId, id: &ConversationId) -> Result<(), EngineError> {
         match self.must_own(user, id).await {
-            Err(CommandError::NotFound) => {}
+            Err(EngineError::NotFound) => {}
             known => return known,
         }
         let options = CommandOptions { create: true, named: false };
         let create = Command::Create { title: None, metadata: None, request: None };
         match self.command(id, user, create, options).await {
-            Ok(_) | Err(CommandError::Refused(Refusal::AlreadyExists)) => Ok(()),
+            Ok(_) | Err(EngineError::Refused(Refusal::AlreadyExists)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     /// The conversation that a user's own name for it means. Two users with the same name never meet; a
     /// conversation of that very id is found if it is this user's.
-    pub async fn thread(&self, user: &UserId, name: &str) -> Result<ConversationId, CommandError> {
+    pub async fn thread(&self, user: &UserId, name: &str) -> Result<ConversationId, EngineError> {
         match self.must_own(user, &name.into()).await {
             Ok(()) => Ok(name.into()),
-            Err(CommandError::NotFound) => Ok(thread_of(user, name)),
+            Err(EngineError::NotFound) => Ok(thread_of(user, name)),
             Err(error) => Err(error),
         }
     }
@@ -251,7 +251,7 @@ impl Engine {
         id: &ConversationId,
         title: Option<Option<String>>,
         metadata: Option<Value>,
-    ) -> Result<(), CommandError> {
+    ) -> Result<(), EngineError> {
         self.must_own(user, id).await?;
         let command = Command::Update { title, metadata };
         self.command(id, user, command, CommandOptions::default()).await?;
@@ -259,7 +259,7 @@ impl Engine {
     }
 
     /// Removes a conversation and everything in it.
-    pub async fn delete_conversation(&self, user: &UserId, id: &ConversationId) -> Result<(), CommandError> {
+    pub async fn delete_conversation(&self, user: &UserId, id: &ConversationId) -> Result<(), EngineError> {
         self.must_own(user, id).await?;
         self.ask(id, |reply| Mail::Delete { user: user.clone(), reply }).await
     }
@@ -269,13 +269,13 @@ impl Engine {
         user: &UserId,
         id: &GenerationId,
         command: Command,
-    ) -> Result<GenerationStatus, CommandError> {
+    ) -> Result<GenerationStatus, EngineError> {
         let (conversation, _) = self.place_of(user, id).await?;
         match self.command(&conversation, user, command, CommandOptions::default()).await {
             Ok(receipt) => Ok(receipt.status),
-            Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
+            Err(EngineError::Refused(Refusal::EndedLongAgo)) => {
                 let (_, status) = self.place_of(user, id).await?;
-                Err(CommandError::Refused(Refusal::AlreadyEnded { status }))
+                Err(EngineError::Refused(Refusal::AlreadyEnded { status }))
             }
             Err(error) => Err(error),
         }
@@ -286,13 +286,13 @@ impl Engine {
         &self,
         conversation: ConversationId,
         generation: GenerationId,
-        replied: Result<Receipt, CommandError>,
-    ) -> Result<Started, CommandError> {
+        replied: Result<Receipt, EngineError>,
+    ) -> Result<Started, EngineError> {
         match replied {
             Ok(Receipt { message, status, .. }) => Ok(Started { generation, conversation, message, status }),
-            Err(CommandError::Refused(Refusal::Repeated(earlier))) => {
+            Err(EngineError::Refused(Refusal::Repeated(earlier))) => {
                 let document = self.shared.store.get(Table::Generations, earlier.generation.as_str()).await?;
-                let status = document.as_ref().and_then(status_of).ok_or(CommandError::NotFound)?;
+                let status = document.as_ref().and_then(status_of).ok_or(EngineError::NotFound)?;
                 let Earlier { generation, message, .. } = earlier;
                 Ok(Started { generation, conversation, message, status })
             }
@@ -305,17 +305,17 @@ impl Engine {
         &self,
         user: &UserId,
         id: &GenerationId,
-    ) -> Result<(ConversationId, GenerationStatus), CommandError> {
+    ) -> Result<(ConversationId, GenerationStatus), EngineError> {
         let document = self.shared.store.get(Table::Generations, id.as_str()).await?;
-        let document = document.filter(|document| document.user == *user).ok_or(CommandError::NotFound)?;
-        let status = status_of(&document).ok_or_else(|| CommandError::Broken("unknown status".to_owned()))?;
+        let document = document.filter(|document| document.user == *user).ok_or(EngineError::NotFound)?;
+        let status = status_of(&document).ok_or_else(|| EngineError::Broken("unknown status".to_owned()))?;
         Ok((document.conversation, status))
     }
 
     /// Refuses another user's conversation as if it did not exist.
-    pub(crate) async fn must_own(&self, user: &UserId, id: &ConversationId) -> Result<(), CommandError> {
+    pub(crate) async fn must_own(&self, user: &UserId, id: &ConversationId) -> Result<(), EngineError> {
         let document = self.shared.store.get(Table::Conversations, id.as_str()).await?;
-        document.filter(|document| document.user == *user).map(|_| ()).ok_or(CommandError::NotFound)
+        document.filter(|document| document.user == *user).map(|_| ()).ok_or(EngineError::NotFound)
     }
 }
 

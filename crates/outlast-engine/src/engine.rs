@@ -10,7 +10,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::actor::{Ask, Mail, Receipt};
 use crate::clock::{Clock, Ids};
-use crate::error::CommandError;
+use crate::error::EngineError;
 use crate::live::Live;
 use crate::models::Models;
 use crate::settings::Settings;
@@ -115,7 +115,7 @@ impl Engine {
         user: &UserId,
         command: Command,
         options: CommandOptions,
-    ) -> Result<Receipt, CommandError> {
+    ) -> Result<Receipt, EngineError> {
         let ask = |reply| {
             let (command, user) = (command.clone(), user.clone());
             Mail::Command(Box::new(Ask { command, user, options, reply }))
@@ -128,8 +128,8 @@ impl Engine {
     pub(crate) async fn ask<T>(
         &self,
         conversation: &ConversationId,
-        mail: impl Fn(oneshot::Sender<Result<T, CommandError>>) -> Mail,
-    ) -> Result<T, CommandError> {
+        mail: impl Fn(oneshot::Sender<Result<T, EngineError>>) -> Mail,
+    ) -> Result<T, EngineError> {
         for _ in 0..SEND_TRIES {
             let (reply, replied) = oneshot::channel();
             self.shared.send(conversation, mail(reply)).await;
@@ -137,10 +137,10 @@ impl Engine {
                 return reply;
             }
             if self.shared.stop.is_cancelled() {
-                return Err(CommandError::Unavailable("the server is stopping".to_owned()));
+                return Err(EngineError::Unavailable("the server is stopping".to_owned()));
             }
         }
-        Err(CommandError::Unavailable("no owner took the request; try again".to_owned()))
+        Err(EngineError::Unavailable("no owner took the request; try again".to_owned()))
     }
 
     /// Makes sure that somebody owns the conversation and looks at what it needs.

@@ -5,7 +5,7 @@ use outlast_store::StoreError;
 
 /// Why a command did not do what was asked.
 #[derive(Debug, thiserror::Error)]
-pub enum CommandError {
+pub enum EngineError {
     #[error(transparent)]
     Refused(Refusal),
     /// It does not exist, or it is not this user's.
@@ -37,11 +37,11 @@ pub enum CommandError {
     Broken(String),
 }
 
-impl From<StoreError> for CommandError {
-    fn from(error: StoreError) -> CommandError {
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> EngineError {
         match error {
-            StoreError::Unavailable(reason) => CommandError::Unavailable(reason),
-            StoreError::Broken(reason) => CommandError::Broken(reason),
+            StoreError::Unavailable(reason) => EngineError::Unavailable(reason),
+            StoreError::Broken(reason) => EngineError::Broken(reason),
         }
     }
 }

@@ -7,7 +7,7 @@ use outlast_store::{Query, StoreError, Table};
 
 use crate::actor::Mail;
 use crate::engine::Engine;
-use crate::error::CommandError;
+use crate::error::EngineError;
 
 /// How many documents are looked at in one go.
 const PAGE: usize = 500;
@@ -104,7 +104,7 @@ impl Engine {
     async fn trim_one(&self, conversation: &ConversationId, generation: &str) -> bool {
         let id = GenerationId::from(generation);
         let trim = |reply| Mail::Trim { generation: id.clone(), reply };
-        let trimmed: Result<bool, CommandError> = self.ask(conversation, trim).await;
+        let trimmed: Result<bool, EngineError> = self.ask(conversation, trim).await;
         trimmed.unwrap_or_else(|error| {
             tracing::error!(?conversation, generation, %error, "cannot remove the events of a generation");
             false

@@ -15,23 +15,23 @@ mod journal;
 mod live;
 mod models;
 mod owners;
-mod producers;
 mod reading;
 mod settings;
 mod slots;
 mod stream;
+mod workers;
 
 pub use clock::{Clock, Ids};
 pub use commands::{Cancelled, StartRequest, Started, ToolDecision, thread_name};
 pub use engine::{Engine, Parts};
-pub use error::CommandError;
+pub use error::EngineError;
 pub use feed::Batch;
 pub use follower::{FollowError, Follower};
 pub use models::*;
-pub use producers::{ProducedBatch, Producing};
 pub use reading::{EventPage, Page, Paging};
 pub use settings::Settings;
 pub use stream::{EventStream, Frame, Snapshot, StreamEnd};
+pub use workers::{WorkerBatch, WorkerPosition};
 
 /// The places where a test may kill the process, beside those of the store.
 pub const FAULT_POINTS: &[&str] = &[

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::actor::{Actor, Mail};
 use crate::engine::Shared;
-use crate::error::CommandError;
+use crate::error::EngineError;
 use crate::feed::Feed;
 
 /// An owner that failed is replaced after this long.
@@ -78,8 +78,8 @@ async fn refuse_all(
     error: &StoreError,
 ) {
     let refusal = || match error {
-        StoreError::Unavailable(reason) => CommandError::Unavailable(reason.clone()),
-        StoreError::Broken(reason) => CommandError::Broken(reason.clone()),
+        StoreError::Unavailable(reason) => EngineError::Unavailable(reason.clone()),
+        StoreError::Broken(reason) => EngineError::Broken(reason.clone()),
     };
     while let Ok(mail) = mailbox.try_recv() {
         match mail {
@@ -89,7 +89,7 @@ async fn refuse_all(
             Mail::Delete { reply, .. } => {
                 // Whose it is was checked by its document, which is all that can be read of it.
                 let deleted = shared.store.delete(conversation).await;
-                reply.send(deleted.map_err(CommandError::from)).ok();
+                reply.send(deleted.map_err(EngineError::from)).ok();
             }
             Mail::Trim { reply, .. } => {
                 reply.send(Err(refusal())).ok();

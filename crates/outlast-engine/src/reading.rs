@@ -8,7 +8,7 @@ use outlast_store::{Document, Newest, PAGE_BYTES, Query, Record, StoreError, Tab
 
 use crate::documents::{to_generation, to_message, to_state};
 use crate::engine::Engine;
-use crate::error::CommandError;
+use crate::error::EngineError;
 use crate::follower::Follower;
 
 /// How much of the log is read at once while a page of events is gathered.
@@ -52,10 +52,10 @@ impl Engine {
         user: &UserId,
         id: &ConversationId,
         messages: usize,
-    ) -> Result<ConversationView, CommandError> {
+    ) -> Result<ConversationView, EngineError> {
         let loaded = self.shared.store.load(id, Newest::of(messages)).await?;
         let loaded =
-            loaded.filter(|loaded| loaded.conversation.user == *user).ok_or(CommandError::NotFound)?;
+            loaded.filter(|loaded| loaded.conversation.user == *user).ok_or(EngineError::NotFound)?;
         let state = to_state(&loaded)?;
         Ok(view(&state, readable(&loaded.messages, to_message), loaded.more_messages))
     }
@@ -65,7 +65,7 @@ impl Engine {
         &self,
         user: &UserId,
         id: &GenerationId,
-    ) -> Result<GenerationDocument, CommandError> {
+    ) -> Result<GenerationDocument, EngineError> {
         let (document, open) = self.generation_now(user, id).await?;
         let content_parts = self.content_parts(&document, open.as_ref()).await?;
         Ok(GenerationDocument { content_parts: Some(content_parts), ..document })
@@ -76,7 +76,7 @@ impl Engine {
         &self,
         user: &UserId,
         id: &GenerationId,
-    ) -> Result<(GenerationDocument, Option<Segment>), CommandError> {
+    ) -> Result<(GenerationDocument, Option<Segment>), EngineError> {
         let document = self.generation_document(user, id).await?;
         if !document.status.is_live() {
             return Ok((document, None));
@@ -99,7 +99,7 @@ impl Engine {
         &self,
         document: &GenerationDocument,
         open: Option<&Segment>,
-    ) -> Result<Vec<Part>, CommandError> {
+    ) -> Result<Vec<Part>, EngineError> {
         let position = |seq: Seq| i64::try_from(seq.0).unwrap_or(i64::MAX);
         let mut after = Some((position(document.last_seq.next()), String::new()));
         let mut said: Vec<Message> = Vec::new();
@@ -134,7 +134,7 @@ impl Engine {
         id: &ConversationId,
         before: Option<Seq>,
         limit: usize,
-    ) -> Result<(Vec<Message>, bool), CommandError> {
+    ) -> Result<(Vec<Message>, bool), EngineError> {
         self.must_own(user, id).await?;
         let after = before.map(|seq| (i64::try_from(seq.0).unwrap_or(i64::MAX), String::new()));
         let query = Query {
@@ -155,7 +155,7 @@ impl Engine {
         &self,
         user: &UserId,
         paging: Paging,
-    ) -> Result<Page<ConversationDocument>, CommandError> {
+    ) -> Result<Page<ConversationDocument>, EngineError> {
         let query = Query { table: Some(Table::Conversations), user: Some(user.clone()), ..Query::default() };
         let parse = |document: &Document| {
             serde_json::from_str(&document.body).map_err(|error| StoreError::Broken(error.to_string()))
@@ -170,7 +170,7 @@ impl Engine {
         conversation: Option<ConversationId>,
         status: Option<GenerationStatus>,
         paging: Paging,
-    ) -> Result<Page<GenerationDocument>, CommandError> {
+    ) -> Result<Page<GenerationDocument>, EngineError> {
         let query = Query {
             table: Some(Table::Generations),
             user: Some(user.clone()),
@@ -192,7 +192,7 @@ impl Engine {
         id: &GenerationId,
         after: Option<Seq>,
         limit: usize,
-    ) -> Result<EventPage, CommandError> {
+    ) -> Result<EventPage, EngineError> {
         let document = self.generation_document(user, id).await?;
         let live = document.status.is_live();
         if let Some(after) = after.filter(|after| *after > document.last_seq) {
@@ -208,7 +208,7 @@ impl Engine {
                 break; // the tail, or retention has removed the rest
             }
             for record in read {
-                let front = head(&record.bytes).map_err(|error| CommandError::Broken(error.to_string()))?;
+                let front = head(&record.bytes).map_err(|error| EngineError::Broken(error.to_string()))?;
                 if front.generation_id.as_ref() == Some(id) {
                     let full = page.records.len() == limit || record.bytes.len() > room;
                     if full && !page.records.is_empty() {
@@ -235,7 +235,7 @@ impl Engine {
         &self,
         generation: &GenerationDocument,
         limit: usize,
-    ) -> Result<(Vec<Message>, bool), CommandError> {
+    ) -> Result<(Vec<Message>, bool), EngineError> {
         let order = |seq: Seq| i64::try_from(seq.0).unwrap_or(i64::MAX);
         let mut after = Some((order(generation.last_seq.next()), String::new()));
         let (mut messages, mut room, mut more) = (Vec::new(), PAGE_BYTES, false);
@@ -276,7 +276,7 @@ impl Engine {
         user: &UserId,
         id: &GenerationId,
         after: Option<Seq>,
-    ) -> Result<Follower, CommandError> {
+    ) -> Result<Follower, EngineError> {
         let document = self.generation_document(user, id).await?;
         let ended = !document.status.is_live();
         let after = from(&document, after);
@@ -292,13 +292,13 @@ impl Engine {
         user: &UserId,
         id: &ConversationId,
         after: Seq,
-    ) -> Result<Follower, CommandError> {
+    ) -> Result<Follower, EngineError> {
         self.must_own(user, id).await?;
         self.follower(id.clone(), after, None)
     }
 
     /// Refuses a position after the end of the log, saved or only visible.
-    async fn must_exist(&self, conversation: &ConversationId, seq: Seq) -> Result<(), CommandError> {
+    async fn must_exist(&self, conversation: &ConversationId, seq: Seq) -> Result<(), EngineError> {
         let before = Seq(seq.0.saturating_sub(1));
         if !self.shared.store.read(conversation, before, 1).await?.is_empty() {
             return Ok(());
@@ -307,7 +307,7 @@ impl Engine {
         let loaded = self.shared.store.load(conversation, Newest::NONE).await?;
         let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
         let tail = self.shared.slots.visible_tail(conversation).map_or(saved, |visible| visible.max(saved));
-        if seq <= tail { Ok(()) } else { Err(CommandError::CursorAhead { tail }) }
+        if seq <= tail { Ok(()) } else { Err(EngineError::CursorAhead { tail }) }
     }
 
     fn follower(
@@ -315,10 +315,10 @@ impl Engine {
         conversation: ConversationId,
         after: Seq,
         only: Option<(GenerationId, Seq)>,
-    ) -> Result<Follower, CommandError> {
+    ) -> Result<Follower, EngineError> {
         let limit = self.shared.settings.followers_per_conversation;
         if *self.shared.slots.feed(&conversation).watchers().borrow() >= limit {
-            return Err(CommandError::TooManyReaders { limit });
+            return Err(EngineError::TooManyReaders { limit });
         }
         Ok(Follower::new(self.shared.clone(), conversation, after, only))
     }
@@ -327,9 +327,9 @@ impl Engine {
         &self,
         user: &UserId,
         id: &GenerationId,
-    ) -> Result<GenerationDocument, CommandError> {
+    ) -> Result<GenerationDocument, EngineError> {
         let document = self.shared.store.get(Table::Generations, id.as_str()).await?;
-        let document = document.filter(|document| document.user == *user).ok_or(CommandError::NotFound)?;
+        let document = document.filter(|document| document.user == *user).ok_or(EngineError::NotFound)?;
         Ok(to_generation(&document)?)
     }
 
@@ -338,7 +338,7 @@ impl Engine {
         query: Query,
         paging: Paging,
         parse: impl Fn(&Document) -> Result<T, StoreError>,
-    ) -> Result<Page<T>, CommandError> {
+    ) -> Result<Page<T>, EngineError> {
         let after = paging.cursor.as_deref().map(parse_cursor).transpose()?;
         let found = self.shared.store.list(Query { after, limit: paging.limit, ..query }).await?;
         let next_cursor = found.next.map(|(order, id)| format!("{order}.{id}"));
@@ -352,9 +352,9 @@ fn from(document: &GenerationDocument, after: Option<Seq>) -> Seq {
     after.map_or(first, |after| after.max(first))
 }
 
-fn parse_cursor(cursor: &str) -> Result<(i64, String), CommandError> {
+fn parse_cursor(cursor: &str) -> Result<(i64, String), EngineError> {
     let parsed = cursor.split_once('.').and_then(|(order, id)| Some((order.parse().ok()?, id.to_owned())));
-    parsed.ok_or_else(|| CommandError::BadCursor(cursor.to_owned()))
+    parsed.ok_or_else(|| EngineError::BadCursor(cursor.to_owned()))
 }
 
 /// What can be read of some documents. One that cannot is logged and left out: it must not hide the others.

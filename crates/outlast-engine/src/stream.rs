@@ -14,7 +14,7 @@ use tokio::time::{Instant, Interval, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::Engine;
-use crate::error::CommandError;
+use crate::error::EngineError;
 use crate::feed::Batch;
 use crate::follower::{FollowError, Follower};
 
@@ -52,7 +52,7 @@ pub enum StreamEnd {
     Complete,
     /// The server is stopping. The client should come back with its position.
     Stopping,
-    Failed(CommandError),
+    Failed(EngineError),
 }
 
 /// A stream of one generation, until its end, or of a conversation, for as long as somebody reads it.
@@ -91,7 +91,7 @@ impl Engine {
         user: &UserId,
         id: &GenerationId,
         after: Option<Seq>,
-    ) -> Result<EventStream, CommandError> {
+    ) -> Result<EventStream, EngineError> {
         let next = Next::checked(self.follow_generation(user, id, after).await?).await?;
         let source = Source { engine: self.clone(), user: user.clone(), of: Of::Generation(id.clone()) };
         Ok(EventStream::new(source, next))
@@ -103,7 +103,7 @@ impl Engine {
         user: &UserId,
         id: &ConversationId,
         after: Option<Seq>,
-    ) -> Result<EventStream, CommandError> {
+    ) -> Result<EventStream, EngineError> {
         let source = Source { engine: self.clone(), user: user.clone(), of: Of::Conversation(id.clone()) };
         let next = match after {
             Some(after) => Next::checked(self.follow_conversation(user, id, after).await?).await?,
@@ -137,11 +137,11 @@ impl EventStream {
 
 impl Next {
     /// Reads from the follower's position, unless the log ends before it.
-    async fn checked(follower: Follower) -> Result<Next, CommandError> {
+    async fn checked(follower: Follower) -> Result<Next, EngineError> {
         match follower.check().await {
             // Reading runs into the same hole, and is answered with a snapshot.
             Ok(()) | Err(FollowError::Trimmed { .. }) => Ok(Next::Read(follower)),
-            Err(FollowError::Ahead { tail }) => Err(CommandError::CursorAhead { tail }),
+            Err(FollowError::Ahead { tail }) => Err(EngineError::CursorAhead { tail }),
             Err(FollowError::Store(error)) => Err(error.into()),
         }
     }
@@ -178,7 +178,7 @@ impl Next {
 
 impl Source {
     /// A snapshot, and a follower that goes on from it unless nothing can follow.
-    async fn snapshot(&self) -> Result<(Box<Snapshot>, Option<Follower>), CommandError> {
+    async fn snapshot(&self) -> Result<(Box<Snapshot>, Option<Follower>), EngineError> {
         match &self.of {
             Of::Conversation(id) => {
                 let view = self.engine.view(&self.user, id, SNAPSHOT_MESSAGES).await?;
@@ -200,7 +200,7 @@ impl Source {
     async fn snapshot_of_live(
         &self,
         document: &GenerationDocument,
-    ) -> Result<(Box<Snapshot>, Option<Follower>), CommandError> {
+    ) -> Result<(Box<Snapshot>, Option<Follower>), EngineError> {
         let mut view = self.engine.view(&self.user, &document.conversation_id, SNAPSHOT_MESSAGES).await?;
         view.messages.retain(|message| message.generation_id.as_ref() == Some(&document.id));
         let after = Some(view.last_seq);
@@ -228,7 +228,7 @@ impl Engine {
         &self,
         user: &UserId,
         document: &GenerationDocument,
-    ) -> Result<ConversationView, CommandError> {
+    ) -> Result<ConversationView, EngineError> {
         let whole = self.view(user, &document.conversation_id, 0).await?;
         let (messages, has_more) = self.messages_of(document, SNAPSHOT_MESSAGES).await?;
         Ok(ConversationView {

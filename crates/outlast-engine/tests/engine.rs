@@ -14,8 +14,8 @@ use outlast_core::{
     Timestamp, UserId, plain_text,
 };
 use outlast_engine::{
-    Clock, CommandError, Engine, FollowError, Follower, Ids, Model, ModelStream, Models, Parts,
-    ScriptedModel, Settings, StartRequest, Started, Step,
+    Clock, Engine, EngineError, FollowError, Follower, Ids, Model, ModelStream, Models, Parts, ScriptedModel,
+    Settings, StartRequest, Started, Step,
 };
 use outlast_store::{MemoryStore, Newest, Record, Store};
 
@@ -47,7 +47,7 @@ impl Bench {
         Bench { engine, store }
     }
 
-    async fn start(&self) -> Result<Started, CommandError> {
+    async fn start(&self) -> Result<Started, EngineError> {
         let request = StartRequest::new(vec![Part::Text { text: "hello".into() }]);
         self.engine.start(&user(), request).await
     }
@@ -239,7 +239,7 @@ async fn a_deleted_conversation_is_gone_and_stays_gone() {
     while let Ok(Some(_)) = follower.next().await {}
     drop(follower);
     let found = bench.engine.view(&user(), &started.conversation, 1).await;
-    assert!(matches!(found, Err(CommandError::NotFound)));
+    assert!(matches!(found, Err(EngineError::NotFound)));
     tokio::time::sleep(2 * MINUTE).await;
     assert!(bench.store.read(&started.conversation, Seq::ZERO, usize::MAX).await.unwrap().is_empty());
     assert_eq!(bench.engine.owners(), 0);
@@ -278,7 +278,7 @@ async fn b4_one_user_has_no_more_than_the_limit_under_way() {
     let bench = Bench::new(say(&["a"], MINUTE), settings);
     bench.start().await.unwrap();
     bench.start().await.unwrap();
-    assert!(matches!(bench.start().await, Err(CommandError::TooManyLive { limit: 2 })));
+    assert!(matches!(bench.start().await, Err(EngineError::TooManyLive { limit: 2 })));
     tokio::time::sleep(2 * MINUTE).await;
     bench.start().await.expect("those that ended do not count");
 }
@@ -290,7 +290,7 @@ async fn o6_readers_of_one_conversation_are_limited() {
     let started = bench.start().await.unwrap();
     let first = bench.follow(&started).await;
     let second = bench.engine.follow_generation(&user(), &started.generation, None).await;
-    assert!(matches!(second, Err(CommandError::TooManyReaders { limit: 1 })));
+    assert!(matches!(second, Err(EngineError::TooManyReaders { limit: 1 })));
     drop(first);
     bench.follow(&started).await;
 }

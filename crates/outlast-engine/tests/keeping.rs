@@ -12,8 +12,8 @@ use outlast_core::{
     RetryMode, Role, Seq, TextKind, Timestamp, UserId, decode,
 };
 use outlast_engine::{
-    Clock, CommandError, Engine, Ids, Model, Models, Parts, ProducedBatch, ScriptedModel, Settings,
-    StartRequest, Step,
+    Clock, Engine, EngineError, Ids, Model, Models, Parts, ScriptedModel, Settings, StartRequest, Step,
+    WorkerBatch,
 };
 use outlast_store::{MemoryStore, Store};
 
@@ -51,7 +51,7 @@ async fn x3_g10_what_a_worker_was_told_is_taken_is_in_the_log_in_every_mode() {
         let mut worker = engine.claim(&user(), &started.generation, true).await.unwrap();
         for word in ["one ", "two ", "three "] {
             let pieces = vec![Piece::Text { kind: TextKind::Answer, text: word.into(), chunks: 1 }];
-            let batch = ProducedBatch { epoch: worker.epoch, expected: Some(worker.last), pieces, end: None };
+            let batch = WorkerBatch { epoch: worker.epoch, expected: Some(worker.last), pieces, end: None };
             worker = engine.produce(&user(), &started.generation, batch).await.unwrap();
             let records = store.read(&started.conversation, Seq::ZERO, 1 << 20).await.unwrap();
             let last = decode(&records.last().unwrap().bytes).unwrap();
@@ -81,7 +81,7 @@ async fn g7_g13_a_retry_whose_prompt_is_gone_is_refused_before_anything_is_retra
     store.trim(&started.conversation, Seq(1), last).await.unwrap();
 
     let again = engine.retry(&user(), &started.generation, RetryMode::Retry, None).await;
-    assert!(matches!(again, Err(CommandError::Refused(Refusal::PromptGone))), "{again:?}");
+    assert!(matches!(again, Err(EngineError::Refused(Refusal::PromptGone))), "{again:?}");
     let view = engine.view(&user(), &started.conversation, 10).await.unwrap();
     assert_eq!(view.messages.last().unwrap().content, "Hel", "what was said stays");
     engine.stop().await;

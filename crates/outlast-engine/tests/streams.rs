@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use outlast_core::{Part, Seq, Timestamp, UserId};
 use outlast_engine::{
-    Clock, CommandError, Engine, EventStream, Frame, Ids, Model, Models, Parts, ScriptedModel, Settings,
+    Clock, Engine, EngineError, EventStream, Frame, Ids, Model, Models, Parts, ScriptedModel, Settings,
     StartRequest, Started, Step, StreamEnd,
 };
 use outlast_store::MemoryStore;
@@ -134,9 +134,9 @@ async fn i2_a_stream_does_not_start_after_the_end_of_the_log() {
     let first = ask(&engine, "first", None).await;
     let tail = engine.view(&user(), &first.conversation, 0).await.unwrap().last_seq;
     let ahead = engine.stream_conversation(&user(), &first.conversation, Some(tail.next())).await;
-    assert!(matches!(ahead.err(), Some(CommandError::CursorAhead { tail: at }) if at == tail));
+    assert!(matches!(ahead.err(), Some(EngineError::CursorAhead { tail: at }) if at == tail));
     let page = engine.events(&user(), &first.generation, Some(tail.next()), 10).await;
-    assert!(matches!(page.err(), Some(CommandError::CursorAhead { tail: at }) if at == tail));
+    assert!(matches!(page.err(), Some(EngineError::CursorAhead { tail: at }) if at == tail));
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,7 +60,7 @@ impl Config {
                 unwatched: self.timeouts.unwatched,
                 answer_bytes: self.limits.answer_bytes,
                 prefill: self.prefilled(),
-                producer_silence: self.timeouts.worker_silence,
+                worker_silence: self.timeouts.worker_silence,
             },
             durability: match self.durability.mode {
                 DurabilityMode::Commit => Durability::Commit,

@@ -12,7 +12,6 @@ mod http2;
 mod jobs;
 mod keys;
 mod leaks;
-mod producers;
 mod proxies;
 mod readers;
 mod refusals;
@@ -26,6 +25,7 @@ mod stopping;
 mod tls;
 mod torture;
 mod websocket;
+mod workers;
 
 use outlast_proof::server::{Options, Server};
 use outlast_proof::upstream::Upstream;

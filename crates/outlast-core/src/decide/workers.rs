@@ -11,8 +11,8 @@ use crate::generation::Phase;
 use crate::json::json_bytes;
 use crate::telling::tell;
 use crate::{
-    CallEnd, Conversation, Event, Generation, GenerationId, Piece, Produce, ProducedEnd, Refusal, Rules,
-    Streamed, TOOL_BYTES_MAX,
+    CallEnd, Conversation, Event, Generation, GenerationId, Piece, Refusal, Rules, Streamed, TOOL_BYTES_MAX,
+    WorkerAppend, WorkerEnd,
 };
 
 pub(super) fn decide_claim(
@@ -39,9 +39,9 @@ pub(super) fn decide_claim(
     Ok(())
 }
 
-pub(super) fn decide_produce(
+pub(super) fn decide_append(
     state: &Conversation,
-    produce: Produce,
+    produce: WorkerAppend,
     rules: &Rules,
     entries: &mut Entries,
 ) -> Result<(), Refusal> {
@@ -56,8 +56,8 @@ pub(super) fn decide_produce(
     must_know_tools(generation, &produce.pieces)?;
     let (end, failed) = match produce.end {
         None => (None, None),
-        Some(ProducedEnd::Done { reason }) => (Some(CallEnd::Finished { reason }), None),
-        Some(ProducedEnd::Failed { message, code }) => (None, Some((message, code))),
+        Some(WorkerEnd::Done { reason }) => (Some(CallEnd::Finished { reason }), None),
+        Some(WorkerEnd::Failed { message, code }) => (None, Some((message, code))),
     };
     let pieces = without_repeated_questions(generation, produce.pieces)?;
     let new_message = generation.next_message().cloned().unwrap_or(produce.new_message);
@@ -123,11 +123,11 @@ fn without_repeated_questions(generation: &Generation, pieces: Vec<Piece>) -> Re
 /// The generation of that id, if a worker produces it and it is not over.
 fn external<'a>(state: &'a Conversation, id: &GenerationId) -> Result<&'a Generation, Refusal> {
     let generation = live(state, id)?;
-    if generation.brief.is_for_worker() { Ok(generation) } else { Err(Refusal::NotExternal) }
+    if generation.brief.is_for_worker() { Ok(generation) } else { Err(Refusal::NotForWorkers) }
 }
 
 fn stale(generation: &Generation, epoch: u32) -> Refusal {
-    Refusal::StaleProducer { epoch, current: generation.progress.attempt, status: generation.status() }
+    Refusal::StaleEpoch { epoch, current: generation.progress.attempt, status: generation.status() }
 }
 
 #[cfg(test)]

@@ -202,11 +202,11 @@ fn x3_a_worker_that_is_silent_for_too_long_is_lost() {
     let start = for_a_worker(G1);
     let mut world = given([]);
     world.command(crate::Command::Start(start)).unwrap();
-    world.producer_heard = world.now;
-    let silent = world.now.after(world.rules.producer_silence);
+    world.worker_heard = world.now;
+    let silent = world.now.after(world.rules.worker_silence);
     assert_eq!(world.next(), wake_at(silent), "nothing is called here");
     world.now = silent;
-    assert_eq!(world.next(), observe(Report::ProducerSilent { generation: G1.into() }));
+    assert_eq!(world.next(), observe(Report::WorkerSilent { generation: G1.into() }));
 }
 
 #[test]
@@ -215,11 +215,11 @@ fn x3_a_worker_has_its_time_from_the_turn_on_however_long_it_waited() {
     let queued = crate::Start { when_busy: crate::WhenBusy::Queue, ..start };
     let mut world = given([running(G1)]);
     world.command(crate::Command::Start(queued)).unwrap();
-    world.producer_heard = world.now;
+    world.worker_heard = world.now;
     world = world.later(Duration::from_secs(60 * 60));
     world.command(cancel(G1)).unwrap();
     world.settle();
     assert_eq!(world.generation(G2).progress.phase, Phase::Running);
     let turn = world.generation(G2).progress.started_at.unwrap();
-    assert_eq!(world.next(), wake_at(turn.after(world.rules.producer_silence)));
+    assert_eq!(world.next(), wake_at(turn.after(world.rules.worker_silence)));
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::fixtures::logs;
 use crate::testing::*;
-use crate::{Decision, Entry, Event, Phase, ProducedEnd, Recovery, Rules};
+use crate::{Decision, Entry, Event, Phase, Recovery, Rules, WorkerEnd};
 
 /// What the model answers whenever it is asked, in two pieces.
 const ANSWER: [&str; 2] = ["All is ", "well."];
@@ -31,7 +31,7 @@ fn advance(world: &mut World, person: Person) -> bool {
         && made.progress.phase == Phase::Running
         && world.worker == Some(made.progress.attempt)
     {
-        let done = ProducedEnd::Done { reason: "stop".into() };
+        let done = WorkerEnd::Done { reason: "stop".into() };
         match world.answer_shown(&made.id.clone()) {
             said if said.is_empty() => world.produce(vec![words(ANSWER[0])], None),
             _ => world.produce(vec![words(ANSWER[1])], Some(done)),

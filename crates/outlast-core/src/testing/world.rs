@@ -6,8 +6,8 @@ use super::{CREATED, Past, Stored, answer, check_log, nothing_yet};
 use crate::message::plain_text;
 use crate::{
     CallEnd, Command, ConversationView, Earlier, Effect, Entry, Event, Facts, Generation, GenerationId,
-    Message, Next, Piece, Produce, ProducedEnd, Refusal, Report, Rules, Seq, Streamed, Surroundings,
-    Timestamp, Transcript, decide, decode, encode, next, observe,
+    Message, Next, Piece, Refusal, Report, Rules, Seq, Streamed, Surroundings, Timestamp, Transcript,
+    WorkerAppend, WorkerEnd, decide, decode, encode, next, observe,
 };
 
 /// How much time passes with every append.
@@ -25,7 +25,7 @@ pub(crate) struct World {
     pub(crate) owned_after: Seq,
     pub(crate) unwatched_since: Option<Timestamp>,
     /// When a worker was last heard.
-    pub(crate) producer_heard: Timestamp,
+    pub(crate) worker_heard: Timestamp,
     /// The epoch of the worker that is alive.
     pub(crate) worker: Option<u32>,
     /// What the owner looks up for the next command.
@@ -58,7 +58,7 @@ impl World {
             call: None,
             owned_after: Seq::ZERO,
             unwatched_since: None,
-            producer_heard: CREATED,
+            worker_heard: CREATED,
             worker: None,
             facts: Facts::default(),
         }
@@ -69,7 +69,7 @@ impl World {
         let mut world = World::new();
         world.rules = rules.clone();
         world.now = log.last().map_or(CREATED, |entry| entry.ts);
-        world.producer_heard = world.now;
+        world.worker_heard = world.now;
         world.append(log.to_vec());
         world.owned_after = world.transcript.state.seq;
         world
@@ -138,7 +138,7 @@ impl World {
             now: self.now,
             owned_after: self.owned_after,
             unwatched_since: self.unwatched_since,
-            producer_heard: self.producer_heard,
+            worker_heard: self.worker_heard,
             rules: &self.rules,
         };
         next(&self.transcript.state, &around)
@@ -203,19 +203,19 @@ impl World {
     pub(crate) fn claim(&mut self, keep: bool) {
         let active = self.transcript.state.active().expect("something is under way");
         self.command(Command::Claim { generation: active.id.clone(), keep }).unwrap();
-        self.producer_heard = self.now;
+        self.worker_heard = self.now;
         self.worker = self.transcript.state.active().map(|active| active.progress.attempt);
     }
 
     /// The worker that is alive appends this.
-    pub(crate) fn produce(&mut self, pieces: Vec<Piece>, end: Option<ProducedEnd>) {
+    pub(crate) fn produce(&mut self, pieces: Vec<Piece>, end: Option<WorkerEnd>) {
         let active = self.transcript.state.active().expect("something is under way");
         let fresh = format!(
             "{}_{}",
             answer(active.id.as_str(), active.progress.attempt),
             active.progress.shown.len()
         );
-        let produce = Produce {
+        let produce = WorkerAppend {
             generation: active.id.clone(),
             epoch: self.worker.expect("a worker is alive"),
             expected: Some(active.progress.produced),
@@ -223,8 +223,8 @@ impl World {
             end,
             new_message: fresh.into(),
         };
-        self.command(Command::Produce(produce)).unwrap();
-        self.producer_heard = self.now;
+        self.command(Command::Append(produce)).unwrap();
+        self.worker_heard = self.now;
     }
 
     /// The call under way brings this.

@@ -4,19 +4,19 @@ use outlast_core::{Approval, Command, GenerationId, GenerationStatus, MessageId,
 use tokio::sync::oneshot;
 
 use crate::engine::CommandOptions;
-use crate::error::CommandError;
+use crate::error::EngineError;
 
 pub(crate) enum Mail {
     Command(Box<Ask>),
     /// Remove everything.
     Delete {
         user: UserId,
-        reply: oneshot::Sender<Result<(), CommandError>>,
+        reply: oneshot::Sender<Result<(), EngineError>>,
     },
     /// Remove the events of a generation that ended long enough ago.
     Trim {
         generation: GenerationId,
-        reply: oneshot::Sender<Result<bool, CommandError>>,
+        reply: oneshot::Sender<Result<bool, EngineError>>,
     },
     /// Look whether something should be going on: sent to every conversation that is due.
     Wake,
@@ -27,7 +27,7 @@ pub(crate) struct Ask {
     pub(crate) user: UserId,
     pub(crate) options: CommandOptions,
     /// Replied to when the command is true.
-    pub(crate) reply: oneshot::Sender<Result<Receipt, CommandError>>,
+    pub(crate) reply: oneshot::Sender<Result<Receipt, EngineError>>,
 }
 
 /// How the generation stands that a command was about. Small: a worker's heartbeat gets one too.

@@ -7,14 +7,14 @@ use outlast_store::{Change, Record, StoreError, Table};
 use super::Actor;
 use crate::documents::{generation_document, to_generation};
 use crate::engine::Shared;
-use crate::error::CommandError;
+use crate::error::EngineError;
 
 /// How much of a log is read at once when it is trimmed.
 const PAGE_BYTES: usize = 256 * 1024;
 
 impl Actor {
     /// Whether anything was removed. Doing it twice changes nothing.
-    pub(super) async fn trim(&mut self, id: &GenerationId) -> Result<bool, CommandError> {
+    pub(super) async fn trim(&mut self, id: &GenerationId) -> Result<bool, EngineError> {
         let Some(state) = self.state.clone() else { return Ok(false) };
         let Some(document) = self.shared.store.get(Table::Generations, id.as_str()).await? else {
             return Ok(false);

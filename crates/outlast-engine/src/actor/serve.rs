@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::facts::look_up;
 use super::{Actor, Mail, Receipt};
 use crate::engine::CommandOptions;
-use crate::error::CommandError;
+use crate::error::EngineError;
 use crate::journal::RecordError;
 use crate::live::{Limits, Reserved, Share};
 
@@ -34,12 +34,12 @@ impl Actor {
         command: Command,
         user: &UserId,
         options: CommandOptions,
-    ) -> Result<Receipt, CommandError> {
+    ) -> Result<Receipt, EngineError> {
         let known = match &self.state {
             Some(state) if state.user == *user => true,
             None if options.create => false,
             // Another user's conversation looks like one that does not exist.
-            Some(_) | None => return Err(CommandError::NotFound),
+            Some(_) | None => return Err(EngineError::NotFound),
         };
         let facts = match &self.state {
             Some(state) => look_up(&self.shared, state, &command, options).await?,
@@ -59,12 +59,12 @@ impl Actor {
         Ok(self.receipt(generation.as_ref()))
     }
 
-    async fn decide_and_record(&mut self, command: Command, facts: Facts) -> Result<(), CommandError> {
-        let Some(state) = &self.state else { return Err(CommandError::NotFound) };
+    async fn decide_and_record(&mut self, command: Command, facts: Facts) -> Result<(), EngineError> {
+        let Some(state) = &self.state else { return Err(EngineError::NotFound) };
         let now = self.shared.clock.now();
         // A worker that waited for a person has its time again from the decision on.
         let heard = match &command {
-            Command::Claim { .. } | Command::Produce(_) | Command::Decide(_) => true,
+            Command::Claim { .. } | Command::Append(_) | Command::Decide(_) => true,
             Command::Start(start) => start.brief.is_for_worker(),
             Command::Create { .. }
             | Command::Update { .. }
@@ -77,13 +77,13 @@ impl Actor {
         self.reserve(&entries)?;
         self.record(entries).await?;
         if heard {
-            self.producer_heard = now;
+            self.worker_heard = now;
         }
         Ok(())
     }
 
     /// Refuses what would be one too many for the user or the server, whatever command would add it.
-    fn reserve(&mut self, entries: &[Entry]) -> Result<(), CommandError> {
+    fn reserve(&mut self, entries: &[Entry]) -> Result<(), EngineError> {
         let Some(state) = &self.state else { return Ok(()) };
         let may_add = |entry: &Entry| {
             matches!(
@@ -108,10 +108,10 @@ impl Actor {
             match self.share.as_mut().map(|share| share.reserve(limits)) {
                 None | Some(Reserved::Yes) => {}
                 Some(Reserved::UserIsFull) => {
-                    return Err(CommandError::TooManyLive { limit: limits.per_user });
+                    return Err(EngineError::TooManyLive { limit: limits.per_user });
                 }
                 Some(Reserved::ServerIsFull) => {
-                    return Err(CommandError::ServerIsFull { limit: limits.in_all });
+                    return Err(EngineError::ServerIsFull { limit: limits.in_all });
                 }
             }
         }
@@ -152,15 +152,15 @@ impl Actor {
     async fn delete(
         &mut self,
         user: &UserId,
-        reply: oneshot::Sender<Result<(), CommandError>>,
+        reply: oneshot::Sender<Result<(), EngineError>>,
     ) -> Result<(), RecordError> {
         if self.state.as_ref().is_none_or(|state| state.user != *user) {
-            reply.send(Err(CommandError::NotFound)).ok();
+            reply.send(Err(EngineError::NotFound)).ok();
             return Ok(());
         }
         let deleted = self.shared.store.delete(&self.id).await;
         let lost = deleted.as_ref().err().map(|error| RecordError::Lost(error.to_string()));
-        reply.send(deleted.map_err(CommandError::from)).ok();
+        reply.send(deleted.map_err(EngineError::from)).ok();
         match lost {
             Some(lost) => Err(lost), // nobody can say whether it is gone: look again
             None => self.start_over().await,
@@ -171,28 +171,28 @@ impl Actor {
 /// Replies, and stops the owner if nobody can say what the log holds. The client may have gone; what it asked
 /// for is done anyway.
 fn answer<T>(
-    reply: oneshot::Sender<Result<T, CommandError>>,
-    replied: Result<T, CommandError>,
+    reply: oneshot::Sender<Result<T, EngineError>>,
+    replied: Result<T, EngineError>,
 ) -> Result<(), RecordError> {
     let lost = match &replied {
-        Err(CommandError::Lost(reason)) => Some(RecordError::Lost(reason.clone())),
+        Err(EngineError::Lost(reason)) => Some(RecordError::Lost(reason.clone())),
         _ => None,
     };
     reply.send(replied).ok();
     lost.map_or(Ok(()), Err)
 }
 
-impl From<RecordError> for CommandError {
-    fn from(error: RecordError) -> CommandError {
+impl From<RecordError> for EngineError {
+    fn from(error: RecordError) -> EngineError {
         match error {
-            RecordError::Unavailable(reason) => CommandError::Unavailable(reason),
-            RecordError::Lost(reason) => CommandError::Lost(reason),
+            RecordError::Unavailable(reason) => EngineError::Unavailable(reason),
+            RecordError::Lost(reason) => EngineError::Lost(reason),
         }
     }
 }
 
-impl From<Refusal> for CommandError {
-    fn from(refusal: Refusal) -> CommandError {
-        CommandError::Refused(refusal)
+impl From<Refusal> for EngineError {
+    fn from(refusal: Refusal) -> EngineError {
+        EngineError::Refused(refusal)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use outlast_core::{Context, Failure, FailureClass};
 
 use super::{Model, ModelStream};
-use crate::error::CommandError;
+use crate::error::EngineError;
 
 /// The models, and how long each may be silent.
 pub struct Models {
@@ -33,11 +33,11 @@ impl Models {
     }
 
     /// The name to record for the model that a request asks for.
-    pub(crate) fn resolve(&self, asked: Option<&str>) -> Result<String, CommandError> {
+    pub(crate) fn resolve(&self, asked: Option<&str>) -> Result<String, EngineError> {
         let name = asked.unwrap_or("default");
         match self.by_name.get_key_value(name) {
             Some((name, _)) => Ok(name.clone()),
-            None => Err(CommandError::UnknownModel { asked: name.to_owned(), known: self.names() }),
+            None => Err(EngineError::UnknownModel { asked: name.to_owned(), known: self.names() }),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use outlast_core::{ConversationId, GenerationId, GenerationStatus, MessageId, Part, Seq, UserId, WhenBusy};
-use outlast_engine::{CommandError, Engine, FollowError, StartRequest};
+use outlast_engine::{Engine, EngineError, FollowError, StartRequest};
 
 use super::Dice;
 use super::pollers::poll;
@@ -127,10 +127,10 @@ async fn ask(engine: &Engine, ledger: &Arc<Mutex<Ledger>>, request: &str) -> Opt
                 assert_eq!(*known, got, "I4: the same request has two answers");
                 return Some(started.generation);
             }
-            Err(CommandError::Unavailable(_) | CommandError::Lost(_)) => {
+            Err(EngineError::Unavailable(_) | EngineError::Lost(_)) => {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            Err(CommandError::Refused(_)) => {
+            Err(EngineError::Refused(_)) => {
                 let mut ledger = ledger.lock().unwrap();
                 let sent = ledger.starts.get_mut(request).unwrap();
                 assert!(sent.acknowledged.is_none(), "an accepted request is refused later");
@@ -152,7 +152,7 @@ async fn cancel(engine: &Engine, ledger: &Arc<Mutex<Ledger>>, generation: &Gener
                 }
                 return;
             }
-            Err(CommandError::Unavailable(_) | CommandError::Lost(_)) => {
+            Err(EngineError::Unavailable(_) | EngineError::Lost(_)) => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Err(error) => panic!("a cancel failed: {error}"),

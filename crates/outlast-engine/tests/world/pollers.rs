@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use outlast_core::{ConversationId, GenerationId, GenerationStatus, Seq, head, plain_text};
-use outlast_engine::{CommandError, Engine, FollowError};
+use outlast_engine::{Engine, EngineError, FollowError};
 use outlast_store::Record;
 
 use super::Dice;
@@ -38,7 +38,7 @@ fn any(ledger: &Mutex<Ledger>, dice: &mut Dice) -> Option<(ConversationId, Gener
 async fn look(engine: &Engine, ledger: &Mutex<Ledger>, generation: &GenerationId) {
     let document = match engine.generation(&user(), generation).await {
         Ok(document) => document,
-        Err(CommandError::Unavailable(_)) => return,
+        Err(EngineError::Unavailable(_)) => return,
         Err(error) => panic!("{generation} was acknowledged: {error}"),
     };
     if GenerationStatus::LIVE.contains(&document.status) {
@@ -61,7 +61,7 @@ async fn page(
     loop {
         let page = match engine.events(&user(), generation, after, PAGE).await {
             Ok(page) => page,
-            Err(CommandError::Unavailable(_)) => return,
+            Err(EngineError::Unavailable(_)) => return,
             Err(error) => panic!("{generation} was acknowledged: {error}"),
         };
         note(ledger, conversation, &page.records);
@@ -83,7 +83,7 @@ async fn stream(
 ) {
     let mut follower = match engine.follow_generation(&user(), generation, None).await {
         Ok(follower) => follower,
-        Err(CommandError::Unavailable(_)) => return,
+        Err(EngineError::Unavailable(_)) => return,
         Err(error) => panic!("{generation} was acknowledged: {error}"),
     };
     let mut last: Option<Record> = None;

@@ -125,7 +125,7 @@ impl Default for Timeouts {
         Timeouts {
             unwatched: Rules::default().unwatched,
             upstream_idle: Settings::default().upstream_idle,
-            worker_silence: Rules::default().producer_silence,
+            worker_silence: Rules::default().worker_silence,
             approval_pause: None,
             sandbox_kill: None,
             sandbox_idle_pause: None,

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use outlast_core::{DEPTH_MAX, GenerationId, GenerationStatus, Part, depth};
-use outlast_engine::{CommandError, StartRequest, Started};
+use outlast_engine::{EngineError, StartRequest, Started};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -88,7 +88,7 @@ async fn complete(
     let named = request.request.is_some();
     let started = app.engine().start(&app.user(), request).await.map_err(|error| match error {
         // It may have started.
-        CommandError::Lost(_) => CompletionProblem::after_begin(error, named),
+        EngineError::Lost(_) => CompletionProblem::after_begin(error, named),
         error => error.into(),
     })?;
     let response = match delivery {
@@ -122,7 +122,7 @@ fn accepted(started: &Started) -> Response {
 }
 
 /// Says where the answer is kept, so that a client that loses the connection can continue there.
-fn with_names(mut response: Response, started: &Started) -> Result<Response, CommandError> {
+fn with_names(mut response: Response, started: &Started) -> Result<Response, EngineError> {
     let events = format!("/v1/jobs/{}/events", started.generation);
     let names = [
         ("outlast-generation-id", started.generation.as_str()),
@@ -132,7 +132,7 @@ fn with_names(mut response: Response, started: &Started) -> Result<Response, Com
     for (name, value) in names {
         // Bytes, not text: an id that the client chose may contain any character.
         let value = HeaderValue::from_bytes(value.as_bytes());
-        let value = value.map_err(|error| CommandError::Broken(format!("{name}: {error}")))?;
+        let value = value.map_err(|error| EngineError::Broken(format!("{name}: {error}")))?;
         response.headers_mut().insert(name, value);
     }
     Ok(response)

@@ -3,7 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Refusal};
-use outlast_engine::CommandError;
+use outlast_engine::EngineError;
 use outlast_store::StoreError;
 use serde::Serialize;
 use serde_json::Value;
@@ -276,7 +276,7 @@ impl From<Refusal> for Problem {
             Refusal::ApprovalChanged { tool_use_id } => {
                 conflict(ProblemCode::ApprovalChanged).with(|about| about.tool_use_id = Some(tool_use_id))
             }
-            Refusal::NotExternal => conflict(ProblemCode::NotExternal),
+            Refusal::NotForWorkers => conflict(ProblemCode::NotExternal),
             Refusal::NotAsked { .. } => Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, detail),
             Refusal::AlreadyDecided(decided) => conflict(ProblemCode::AlreadyDecided).with(|about| {
                 about.decision = Some(decided.decision);
@@ -286,8 +286,8 @@ impl From<Refusal> for Problem {
             Refusal::AskedOtherwise { tool_use_id } => {
                 conflict(ProblemCode::AlreadyAsked).with(|about| about.tool_use_id = Some(tool_use_id))
             }
-            Refusal::External => conflict(ProblemCode::ExternalProducer),
-            Refusal::StaleProducer { current, status, .. } => {
+            Refusal::MadeByWorker => conflict(ProblemCode::ExternalProducer),
+            Refusal::StaleEpoch { current, status, .. } => {
                 conflict(ProblemCode::StaleProducer).with(|about| {
                     about.epoch = Some(current);
                     about.status_is = Some(status);
@@ -300,28 +300,28 @@ impl From<Refusal> for Problem {
     }
 }
 
-impl From<CommandError> for Problem {
-    fn from(error: CommandError) -> Problem {
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Problem {
         let detail = error.to_string();
         let conflict = |code| Problem::new(StatusCode::CONFLICT, code, &detail);
         match error {
-            CommandError::Refused(refusal) => refusal.into(),
-            CommandError::NotFound => Problem::not_found(),
-            CommandError::UnknownModel { .. } => Problem::invalid("model", detail),
-            CommandError::CursorAhead { tail } => {
+            EngineError::Refused(refusal) => refusal.into(),
+            EngineError::NotFound => Problem::not_found(),
+            EngineError::UnknownModel { .. } => Problem::invalid("model", detail),
+            EngineError::CursorAhead { tail } => {
                 conflict(ProblemCode::CursorAhead).with(|about| about.last_seq = Some(tail.0))
             }
-            CommandError::BadCursor(_) => Problem::invalid("cursor", detail),
-            CommandError::TooManyLive { .. } | CommandError::TooManyReaders { .. } => {
+            EngineError::BadCursor(_) => Problem::invalid("cursor", detail),
+            EngineError::TooManyLive { .. } | EngineError::TooManyReaders { .. } => {
                 Problem::new(StatusCode::TOO_MANY_REQUESTS, ProblemCode::LimitReached, detail)
             }
-            CommandError::ServerIsFull { .. } => {
+            EngineError::ServerIsFull { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::LimitReached, detail)
             }
-            CommandError::MadeOtherwise { conversation } => conflict(ProblemCode::IdempotencyConflict)
+            EngineError::MadeOtherwise { conversation } => conflict(ProblemCode::IdempotencyConflict)
                 .with(|about| about.conversation_id = Some(conversation.to_string())),
-            CommandError::Unavailable(_) | CommandError::Lost(_) => unavailable(&detail),
-            CommandError::Broken(_) => broken(&detail),
+            EngineError::Unavailable(_) | EngineError::Lost(_) => unavailable(&detail),
+            EngineError::Broken(_) => broken(&detail),
         }
     }
 }

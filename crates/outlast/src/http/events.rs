@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use outlast_core::{ConversationId, ConversationView, Entry, GenerationId, RequestId, Seq, Timestamp};
-use outlast_engine::{Batch, CommandError, EventStream, Frame, Snapshot};
+use outlast_engine::{Batch, EngineError, EventStream, Frame, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -140,7 +140,7 @@ async fn page(app: &App, id: &GenerationId, after: Option<Seq>, limit: usize) ->
     let page = app.engine().events(&app.user(), id, after, limit).await?;
     let lines = page.records.iter().map(|record| serde_json::from_slice(&record.bytes));
     let data: Result<Vec<&RawValue>, _> = lines.collect();
-    let data = data.map_err(|error| CommandError::Broken(error.to_string()))?;
+    let data = data.map_err(|error| EngineError::Broken(error.to_string()))?;
     Ok(StreamedJson(EventPage { data, next_after: page.after, ended: page.ended }).into_response())
 }
 

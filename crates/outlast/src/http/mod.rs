@@ -15,10 +15,10 @@ mod hosts;
 mod jobs;
 mod openapi;
 mod problem;
-mod producers;
 mod query;
 mod streamed;
 mod websocket;
+mod workers;
 
 #[cfg(test)]
 mod tests;
@@ -105,7 +105,7 @@ fn routes() -> OpenApiRouter<App> {
         .merge(generations::router())
         .merge(events::router())
         .merge(approvals::router())
-        .merge(producers::router())
+        .merge(workers::router())
         .merge(conversations::router())
         .merge(websocket::router())
         .merge(completions::router())

@@ -3,7 +3,7 @@
 
 mod completions;
 mod jobs;
-mod producers;
+mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use futures_util::SinkExt;
 use outlast_core::{ConversationId, Decided, Decision, GenerationId, Seq};
-use outlast_engine::{CommandError, EventStream, Frame as EventFrame, Snapshot, StreamEnd, ToolDecision};
+use outlast_engine::{EngineError, EventStream, Frame as EventFrame, Snapshot, StreamEnd, ToolDecision};
 use outlast_store::Record;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -182,7 +182,7 @@ impl Session {
     async fn follow(&mut self, after: Option<Seq>) -> Result<EventStream, Gone> {
         let (engine, user) = (self.app.engine(), self.app.user());
         let mut events = engine.stream_conversation(&user, &self.id, after).await;
-        if let Err(CommandError::CursorAhead { .. }) = events {
+        if let Err(EngineError::CursorAhead { .. }) = events {
             events = engine.stream_conversation(&user, &self.id, None).await;
         }
         events.map_err(|_| Gone::Client)

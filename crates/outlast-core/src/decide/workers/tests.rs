@@ -11,10 +11,10 @@ fn made_elsewhere() -> World {
     world
 }
 
-fn batch(epoch: u32, expected: Seq, end: Option<ProducedEnd>) -> Command {
+fn batch(epoch: u32, expected: Seq, end: Option<WorkerEnd>) -> Command {
     let (generation, pieces) = (G1.into(), vec![words("Hel")]);
     let (expected, new_message) = (Some(expected), "made".into());
-    Command::Produce(Produce { generation, epoch, expected, pieces, end, new_message })
+    Command::Append(WorkerAppend { generation, epoch, expected, pieces, end, new_message })
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn x3_a_worker_appends_where_its_last_batch_ended() {
     let again = batch(1, Seq(4), None);
     let conflict = Refusal::SeqConflict { expected: Seq(4), last: Seq(6) };
     let world = world.when(again).refused(conflict);
-    let second = batch(1, Seq(6), Some(ProducedEnd::Done { reason: "stop".into() }));
+    let second = batch(1, Seq(6), Some(WorkerEnd::Done { reason: "stop".into() }));
     world.when(second).then(["chat.delta", "assistant.segment.ended", "chat.done"]);
 }
 
@@ -46,7 +46,7 @@ fn x3_a_claim_ends_the_epoch_of_whoever_made_it_before() {
     let world = world.when(claim(true)).then(["chat.started"]);
     let old = batch(1, Seq(6), None);
     let status = GenerationStatus::Running;
-    let world = world.when(old).refused(Refusal::StaleProducer { epoch: 1, current: 2, status });
+    let world = world.when(old).refused(Refusal::StaleEpoch { epoch: 1, current: 2, status });
     let new = batch(2, Seq(7), None);
     let world = world.when(new).then(["chat.delta"]);
     world.when(claim(false)).then(["attempt.retracted", "chat.started"]);
@@ -67,12 +67,12 @@ fn x3_a_worker_that_goes_on_says_every_space_it_means() {
 
 #[test]
 fn x3_a_worker_that_was_lost_has_to_claim_again() {
-    let silent = crate::Report::ProducerSilent { generation: G1.into() };
+    let silent = crate::Report::WorkerSilent { generation: G1.into() };
     let world = made_elsewhere().observed(silent).then(["chat.interrupted"]);
     let late = batch(1, Seq(4), None);
     let status = GenerationStatus::Interrupted;
-    let world = world.when(late).refused(Refusal::StaleProducer { epoch: 1, current: 1, status });
-    let world = world.when(resume(G1)).refused(Refusal::External);
+    let world = world.when(late).refused(Refusal::StaleEpoch { epoch: 1, current: 1, status });
+    let world = world.when(resume(G1)).refused(Refusal::MadeByWorker);
     let claim = Command::Claim { generation: G1.into(), keep: true };
     world.when(claim).then(["chat.resumed", "chat.started"]);
 }
@@ -81,8 +81,8 @@ fn x3_a_worker_that_was_lost_has_to_claim_again() {
 fn x3_only_what_was_begun_for_a_worker_can_be_made_by_one() {
     let world = given([running(G1)]);
     let made = batch(1, Seq(4), None);
-    let world = world.when(made).refused(Refusal::NotExternal);
-    world.when(Command::Claim { generation: G1.into(), keep: true }).refused(Refusal::NotExternal);
+    let world = world.when(made).refused(Refusal::NotForWorkers);
+    world.when(Command::Claim { generation: G1.into(), keep: true }).refused(Refusal::NotForWorkers);
 }
 
 #[test]
@@ -132,16 +132,16 @@ fn x3_a_worker_ends_only_tools_that_it_began() {
     let world = made_elsewhere();
     let end = Piece::ToolEnd { id: "call_9".into(), result: json!(1), is_error: false };
     let (generation, expected, new_message) = (G1.into(), Some(Seq(4)), "made".into());
-    let made = Produce { generation, epoch: 1, expected, pieces: vec![end], end: None, new_message };
+    let made = WorkerAppend { generation, epoch: 1, expected, pieces: vec![end], end: None, new_message };
     let refusal = Refusal::NotCalled { tool_use_id: "call_9".into() };
-    world.when(Command::Produce(made)).refused(refusal);
+    world.when(Command::Append(made)).refused(refusal);
 }
 
 fn append(world: &World, pieces: Vec<Piece>) -> Command {
     let (epoch, expected) =
         (world.generation(G1).progress.attempt, Some(world.generation(G1).progress.produced));
     let (generation, new_message) = (G1.into(), "made".into());
-    Command::Produce(Produce { generation, epoch, expected, pieces, end: None, new_message })
+    Command::Append(WorkerAppend { generation, epoch, expected, pieces, end: None, new_message })
 }
 
 fn may_i(id: &str, command: &str) -> Piece {
@@ -197,7 +197,7 @@ fn x3_a_claim_that_keeps_nothing_withdraws_a_question_that_stands_alone() {
 
 #[test]
 fn g6_a_worker_that_waits_for_a_person_is_not_silent() {
-    let silent = crate::Report::ProducerSilent { generation: G1.into() };
+    let silent = crate::Report::WorkerSilent { generation: G1.into() };
     asking().observed(silent).then_nothing().observed(abandoned(G1)).then_nothing();
 }
 

@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use crate::testing::*;
-use crate::{Brief, Command, Decision, Piece, ProducedEnd, Start, ToolStream};
+use crate::{Brief, Command, Decision, Piece, Start, ToolStream, WorkerEnd};
 
-fn done() -> Option<ProducedEnd> {
-    Some(ProducedEnd::Done { reason: "stop".into() })
+fn done() -> Option<WorkerEnd> {
+    Some(WorkerEnd::Done { reason: "stop".into() })
 }
 
 fn working() -> World {
@@ -15,7 +15,7 @@ fn working() -> World {
     let asked = Start { brief: Brief { model: "my-agent".into(), ..asked.brief }, ..asked };
     world.command(Command::Start(asked)).unwrap();
     world.worker = Some(1);
-    world.producer_heard = world.now;
+    world.worker_heard = world.now;
     world
 }
 
@@ -45,7 +45,7 @@ pub(super) fn worker_begins_anew() -> World {
     let mut world = working();
     world.produce(vec![words("Hello, "), tool_call("call_1", json!({}))], None);
     world.claim(false);
-    let failed = ProducedEnd::Failed { message: "out of ideas".into(), code: "my_agent_failed".into() };
+    let failed = WorkerEnd::Failed { message: "out of ideas".into(), code: "my_agent_failed".into() };
     world.produce(vec![words("Hm.")], Some(failed));
     world
 }

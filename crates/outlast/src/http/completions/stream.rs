@@ -6,7 +6,7 @@ use axum::body::Bytes;
 use axum::response::Response;
 use futures_util::stream;
 use outlast_core::{GenerationId, decode};
-use outlast_engine::{Batch, CommandError, EventStream, Frame, StreamEnd};
+use outlast_engine::{Batch, EngineError, EventStream, Frame, StreamEnd};
 
 use super::super::App;
 use super::super::error::Problem;
@@ -69,7 +69,7 @@ impl Streaming {
                         self.settle().await;
                     }
                 }
-                Err(error) => return self.leave(CommandError::Broken(error.to_string()).into()),
+                Err(error) => return self.leave(EngineError::Broken(error.to_string()).into()),
             }
         }
     }

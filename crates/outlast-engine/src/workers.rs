@@ -2,15 +2,15 @@
 //! like one that is made here.
 
 use outlast_core::{
-    Approval, Command, GenerationId, GenerationStatus, Piece, Produce, ProducedEnd, Refusal, Seq, UserId,
+    Approval, Command, GenerationId, GenerationStatus, Piece, Refusal, Seq, UserId, WorkerAppend, WorkerEnd,
 };
 
 use crate::engine::{CommandOptions, Engine};
-use crate::error::CommandError;
+use crate::error::EngineError;
 
 /// A batch of a worker: all of it or nothing.
 #[derive(Clone, Debug)]
-pub struct ProducedBatch {
+pub struct WorkerBatch {
     /// The epoch that the worker was given.
     pub epoch: u32,
     /// The last event that the worker knows to be its own. A mere sign of life names none.
@@ -18,12 +18,12 @@ pub struct ProducedBatch {
     /// What it made, in order.
     pub pieces: Vec<Piece>,
     /// How it ended, if it did.
-    pub end: Option<ProducedEnd>,
+    pub end: Option<WorkerEnd>,
 }
 
 /// Where a worker stands.
 #[derive(Clone, Debug)]
-pub struct Producing {
+pub struct WorkerPosition {
     /// The epoch in which it may append.
     pub epoch: u32,
     /// Its last event: what the next batch must expect.
@@ -41,7 +41,7 @@ impl Engine {
         user: &UserId,
         id: &GenerationId,
         keep: bool,
-    ) -> Result<Producing, CommandError> {
+    ) -> Result<WorkerPosition, EngineError> {
         self.producing(user, id, Command::Claim { generation: id.clone(), keep }).await
     }
 
@@ -50,12 +50,12 @@ impl Engine {
         &self,
         user: &UserId,
         id: &GenerationId,
-        batch: ProducedBatch,
-    ) -> Result<Producing, CommandError> {
-        let ProducedBatch { epoch, expected, pieces, end } = batch;
+        batch: WorkerBatch,
+    ) -> Result<WorkerPosition, EngineError> {
+        let WorkerBatch { epoch, expected, pieces, end } = batch;
         let new_message = self.shared.ids.make("msg").into();
-        let produce = Produce { generation: id.clone(), epoch, expected, pieces, end, new_message };
-        self.producing(user, id, Command::Produce(produce)).await
+        let produce = WorkerAppend { generation: id.clone(), epoch, expected, pieces, end, new_message };
+        self.producing(user, id, Command::Append(produce)).await
     }
 
     async fn producing(
@@ -63,18 +63,18 @@ impl Engine {
         user: &UserId,
         id: &GenerationId,
         command: Command,
-    ) -> Result<Producing, CommandError> {
+    ) -> Result<WorkerPosition, EngineError> {
         let (conversation, _) = self.place_of(user, id).await?;
         match self.command(&conversation, user, command, CommandOptions::default()).await {
-            Ok(receipt) => Ok(Producing {
+            Ok(receipt) => Ok(WorkerPosition {
                 epoch: receipt.attempt,
                 last: receipt.produced,
                 status: receipt.status,
                 approvals: receipt.approvals,
             }),
-            Err(CommandError::Refused(Refusal::EndedLongAgo)) => {
+            Err(EngineError::Refused(Refusal::EndedLongAgo)) => {
                 let (_, status) = self.place_of(user, id).await?;
-                Err(CommandError::Refused(Refusal::AlreadyEnded { status }))
+                Err(EngineError::Refused(Refusal::AlreadyEnded { status }))
             }
             Err(error) => Err(error),
         }

@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use axum::http::HeaderMap;
-use outlast_core::{Approval, GenerationId, GenerationStatus, Piece, ProducedEnd, Seq, TextKind, ToolStream};
-use outlast_engine::{ProducedBatch, Producing};
+use outlast_core::{Approval, GenerationId, GenerationStatus, Piece, Seq, TextKind, ToolStream, WorkerEnd};
+use outlast_engine::{WorkerBatch, WorkerPosition};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
@@ -168,9 +168,9 @@ pub(crate) struct WorkerState {
     approvals: Vec<Approval>,
 }
 
-impl From<Producing> for WorkerState {
-    fn from(producing: Producing) -> WorkerState {
-        let Producing { epoch, last, status, approvals } = producing;
+impl From<WorkerPosition> for WorkerState {
+    fn from(producing: WorkerPosition) -> WorkerState {
+        let WorkerPosition { epoch, last, status, approvals } = producing;
         WorkerState { epoch, last_seq: last, status, approvals }
     }
 }
@@ -207,7 +207,7 @@ async fn heartbeat(
     Json(body): Json<HeartbeatBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
     check_request_id(&headers, body.request_id)?;
-    let alive = ProducedBatch { epoch: epoch(body.epoch), expected: None, pieces: Vec::new(), end: None };
+    let alive = WorkerBatch { epoch: epoch(body.epoch), expected: None, pieces: Vec::new(), end: None };
     Ok(axum::Json(app.engine().produce(&app.user(), &id, alive).await?.into()))
 }
 
@@ -240,7 +240,7 @@ fn epoch(Whole(epoch): Whole) -> u32 {
     u32::try_from(epoch).unwrap_or(u32::MAX)
 }
 
-fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {
+fn batch(body: AppendBody) -> Result<WorkerBatch, Problem> {
     if body.events.is_empty() || body.events.len() > BATCH_EVENTS_MAX {
         return Err(Problem::invalid("events", format!("must be 1 to {BATCH_EVENTS_MAX} events")));
     }
@@ -272,12 +272,12 @@ fn batch(body: AppendBody) -> Result<ProducedBatch, Problem> {
             Made::Usage(Usage { input_tokens: Whole(input_tokens), output_tokens: Whole(output_tokens) }) => {
                 pieces.push(Piece::Usage { input_tokens, output_tokens });
             }
-            Made::Done(Done { finish_reason: reason }) => end = Some(ProducedEnd::Done { reason }),
+            Made::Done(Done { finish_reason: reason }) => end = Some(WorkerEnd::Done { reason }),
             Made::Failed(Failed { error_message: message, code }) => {
-                end = Some(ProducedEnd::Failed { message, code });
+                end = Some(WorkerEnd::Failed { message, code });
             }
         }
     }
     let expected = Some(Seq(body.expected_seq.0));
-    Ok(ProducedBatch { epoch: epoch(body.epoch), expected, pieces, end })
+    Ok(WorkerBatch { epoch: epoch(body.epoch), expected, pieces, end })
 }
