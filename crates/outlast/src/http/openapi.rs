@@ -42,7 +42,7 @@ pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
         (name = "Conversations", description = "Conversations and their messages."),
         (name = "Events", description = "Follow what happens, by SSE, polling or WebSocket."),
         (name = "Approvals", description = "Decide about tool calls."),
-        (name = "Workers", description = "WorkerAppend answers elsewhere."),
+        (name = "Workers", description = "Produce answers elsewhere."),
         (name = "Jobs", description = "Chat completions, also in the background."),
         (name = "Server", description = "Health, capabilities, models."),
     ),
