@@ -106,6 +106,11 @@ impl Process {
         self.memory("VmRSS:")
     }
 
+    /// The part of it that is not a mapped file, which the system takes back whenever it likes.
+    pub(crate) fn own_bytes(&self) -> anyhow::Result<u64> {
+        self.memory("RssAnon:")
+    }
+
     /// The most resident memory it had since `forget_peak`.
     pub(crate) fn peak_bytes(&self) -> anyhow::Result<u64> {
         self.memory("VmHWM:")

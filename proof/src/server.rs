@@ -209,6 +209,11 @@ impl Server {
         self.process.resident_bytes()
     }
 
+    /// Its resident memory without mapped files, which the system takes back whenever it likes.
+    pub fn own_bytes(&self) -> anyhow::Result<u64> {
+        self.process.own_bytes()
+    }
+
     /// The most resident memory it had since `forget_peak`.
     pub fn peak_bytes(&self) -> anyhow::Result<u64> {
         self.process.peak_bytes()
