@@ -92,10 +92,12 @@ impl Writer {
     fn run(&mut self, mut commands: mpsc::Receiver<Command>, frame: Duration) {
         let mut pace = Pace::new(frame);
         let mut gathered = Gathered::default();
+        let mut alone: Option<ConversationId> = None;
         self.tidy_up(|| !commands.is_empty());
         while let Some(first) = commands.blocking_recv() {
             gathered.add(first);
-            gathered.wait(&pace, &mut commands);
+            gathered.wait(&pace, &mut commands, alone.as_ref());
+            alone = gathered.only_conversation().cloned();
             pace.begin(Instant::now());
             point("append.received");
             if !gathered.appends.is_empty() {
@@ -216,17 +218,29 @@ impl Gathered {
         }
     }
 
+    /// The conversation that everything gathered here is about, if it is one.
+    fn only_conversation(&self) -> Option<&ConversationId> {
+        let first = &self.appends.first()?.append.conversation;
+        let only = |waiting: &Waiting| waiting.append.conversation == *first;
+        (self.others.is_empty() && self.appends.iter().all(only)).then_some(first)
+    }
+
     fn is_full(&self) -> bool {
         self.bytes >= BATCH_BYTES || self.appends.len() >= BATCH_APPENDS
     }
 
     /// Adds what arrives until it is time to commit or enough is there. Senders wake this thread only for
     /// what may not be able to wait: a wake-up for each token would cost more than its commit.
-    fn wait(&mut self, pace: &Pace, commands: &mut mpsc::Receiver<Command>) {
+    ///
+    /// While one conversation alone writes, one append after the other, there is nobody to wait for.
+    fn wait(&mut self, pace: &Pace, commands: &mut mpsc::Receiver<Command>, alone: Option<&ConversationId>) {
         loop {
             while !self.is_full() {
                 let Ok(command) = commands.try_recv() else { break };
                 self.add(command);
+            }
+            if alone.is_some() && self.only_conversation() == alone {
+                return;
             }
             let wait = pace.wait(self.waiting, Instant::now());
             if wait.is_zero() || self.is_full() {
@@ -321,5 +335,20 @@ mod tests {
         let (commits, frames) =
             (store.shared.ownership().judged, began.elapsed().div_duration_f64(pace::FRAME));
         assert!(commits >= 20 && commits as f64 <= frames + 2.0, "{commits} commits in {frames} frames");
+    }
+
+    #[tokio::test]
+    async fn a_conversation_that_writes_alone_waits_for_no_frame() {
+        const APPENDS: u64 = 200;
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("outlast.db")).unwrap();
+        let c = conversation("alone");
+        let fence = store.claim(&c).await.unwrap();
+        let began = Instant::now();
+        for seq in 0..APPENDS {
+            store.append(append(&c, fence, seq, &["a"])).await.unwrap();
+        }
+        let frames = began.elapsed().div_duration_f64(pace::FRAME);
+        assert!(frames < 0.7 * APPENDS as f64, "{APPENDS} appends took {frames} frames");
     }
 }
