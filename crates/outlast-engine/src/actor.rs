@@ -64,6 +64,8 @@ pub(crate) struct Actor {
     unfolded: usize,
     /// The size of the stored state; `None` if none was stored yet.
     folded: Option<usize>,
+    /// When the stored document says that somebody must look.
+    stored_due: Option<i64>,
     call: Option<Call>,
     /// The user's generations that are under way here; `None` until the user is known.
     share: Option<Share>,
@@ -97,6 +99,7 @@ impl Actor {
         };
         let seq = state.as_ref().map_or(Seq::ZERO, |state| state.seq);
         let unfolded = loaded.as_ref().map_or(0, |loaded| record::size(&loaded.records));
+        let stored_due = loaded.as_ref().and_then(|loaded| loaded.conversation.due);
         let folded = loaded.and_then(|loaded| loaded.conversation.state).map(|state| state.len());
         feed.own_from(seq);
         let watchers = feed.watchers();
@@ -113,6 +116,7 @@ impl Actor {
             owned_after: seq,
             unfolded,
             folded,
+            stored_due,
             call: None,
             share: None,
             owed: None,
@@ -144,6 +148,7 @@ impl Actor {
             let timer = match self.catch_up().await? {
                 Owed::Timer(timer) => timer,
                 Owed::Nothing => {
+                    self.correct_due().await?;
                     // Between the look and the closing somebody may have sent mail: it is still served.
                     if self.shared.slots.retire(&self.id, &mut self.mailbox) {
                         return Ok(());
@@ -169,6 +174,7 @@ impl Actor {
         self.feed.deleted();
         self.state = None;
         (self.owned_after, self.unfolded, self.folded) = (Seq::ZERO, 0, None);
+        self.stored_due = None;
         (self.call, self.share, self.owed, self.save_at) = (None, None, None, None);
         Ok(())
     }

@@ -15,7 +15,7 @@ use outlast_engine::{
     Clock, Engine, EngineError, Ids, Model, Models, Parts, ScriptedModel, Settings, StartRequest, Step,
     WorkerBatch,
 };
-use outlast_store::{MemoryStore, Store};
+use outlast_store::{Append, Change, Document, MemoryStore, Newest, Store, Table};
 
 fn engine(store: &Arc<MemoryStore>, durability: Durability, scripts: Vec<Vec<Step>>) -> Engine {
     let model: Arc<dyn Model> = Arc::new(ScriptedModel::new(scripts));
@@ -133,4 +133,35 @@ async fn i10_a_retry_whose_time_comes_after_a_restart_is_made_then_and_nobody_ow
     assert_eq!(view.messages.last().unwrap().content, "Hello");
     assert_eq!(after.owners(), 0);
     after.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn i18_what_waits_for_a_person_is_called_once_after_an_upgrade_and_never_again() {
+    let store = Arc::new(MemoryStore::new());
+    let before = engine(&store, Durability::Commit, Vec::new());
+    let asks = StartRequest { brief: for_a_worker(), ..StartRequest::new(says("hello")) };
+    let started = before.start(&user(), asks).await.unwrap();
+    let worker = before.claim(&user(), &started.generation, true).await.unwrap();
+    let question = Piece::Approval { id: "call_1".into(), name: "bash".into(), input: "ls".into() };
+    let (epoch, expected) = (worker.epoch, Some(worker.last));
+    let batch = WorkerBatch { epoch, expected, pieces: vec![question], end: None };
+    before.produce(&user(), &started.generation, batch).await.unwrap();
+    before.stop().await;
+
+    // As the migration of the first version leaves it.
+    let found = store.get(Table::Conversations, started.conversation.as_str()).await.unwrap().unwrap();
+    assert_eq!(found.due, None, "it waits for a person");
+    let fence = store.claim(&started.conversation).await.unwrap();
+    let last = store.load(&started.conversation, Newest::NONE).await.unwrap().unwrap().last;
+    let changes = vec![Change::Put(Document { due: Some(0), state: None, ..found })];
+    let conversation = started.conversation.clone();
+    store.append(Append { conversation, fence, expected: last, records: Vec::new(), changes }).await.unwrap();
+
+    for expected in [1, 0] {
+        let after = engine(&store, Durability::Commit, Vec::new());
+        assert_eq!(after.take_up().await.unwrap(), expected);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(after.owners(), 0);
+        after.stop().await;
+    }
 }

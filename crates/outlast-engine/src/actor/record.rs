@@ -60,9 +60,29 @@ impl Actor {
         folds: bool,
     ) -> Result<Option<usize>, RecordError> {
         let due = due(after, &self.shared.settings.rules);
+        let says_due =
+            folds || changes.iter().any(|change| matches!(change, DocumentChange::Conversation(_)));
         let Folded { changes, size } = to_changes(after, changes, due, folds);
         self.journal.append(records, changes).await?;
+        if says_due {
+            self.stored_due = due.map(|due| due.0);
+        }
         Ok(size)
+    }
+
+    /// A document of the first version, or one whose settings have changed since, may call somebody for whom
+    /// there is nothing to do. It would at every start.
+    pub(super) async fn correct_due(&mut self) -> Result<(), RecordError> {
+        let Some(state) = self.state.clone() else { return Ok(()) };
+        let due = due(&state, &self.shared.settings.rules).map(|due| due.0);
+        if due == self.stored_due {
+            return Ok(());
+        }
+        let document = DocumentChange::Conversation(conversation_document(&state));
+        match self.write(&[], &state, vec![document], false).await {
+            Err(RecordError::Unavailable(_)) => Ok(()), // the next owner will
+            written => written.map(|_| ()),
+        }
     }
 
     async fn save_later(&mut self) -> Result<(), RecordError> {
