@@ -245,7 +245,7 @@ async fn b7_a_bad_setting_stops_the_start_with_one_line_that_names_it() -> anyho
         (Options::default().env("OUTLAST_STORE__URI", "memory:"), "unknown setting store.uri"),
         (set("limits.body_bytes=many"), "limits.body_bytes"),
         (set("limits.subscribers_per_generation=5"), "limits.followers_per_conversation"),
-        (set("timeouts.worker_silence=5s"), "timeouts.worker_silence"),
+        (set("timeouts.producer_silence=5s"), "timeouts.worker_silence"),
         (Options::default().env("OUTLAST_LOG", "a=b=c"), "OUTLAST_LOG"),
     ] {
         let said = Server::refused(options).await?;

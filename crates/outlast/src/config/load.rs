@@ -17,7 +17,7 @@ const ENVIRONMENT: &str = "OUTLAST_";
 /// Settings that have a better name now.
 const RENAMED: &[(&str, &str)] = &[
     ("limits.subscribers_per_generation", "limits.followers_per_conversation"),
-    ("timeouts.worker_silence", "timeouts.worker_silence"),
+    ("timeouts.producer_silence", "timeouts.worker_silence"),
 ];
 
 /// What operators are told in place of a Rust type.

@@ -119,7 +119,7 @@ fn b7_an_unknown_key_or_a_bad_value_is_named_wherever_it_was_given() {
 fn b7_a_setting_that_was_renamed_is_refused_with_its_new_name() {
     for (old, new) in [
         ("limits.subscribers_per_generation=5", "limits.followers_per_conversation"),
-        ("timeouts.worker_silence=30s", "timeouts.worker_silence"),
+        ("timeouts.producer_silence=30s", "timeouts.worker_silence"),
     ] {
         let error = told(load_flags(&[old]));
         assert!(error.contains(new), "{error}");
