@@ -252,7 +252,9 @@ impl Engine {
                 if document.order < order(generation.first_seq) {
                     break 'gathered;
                 }
-                let message = to_message(document)?;
+                let Some(message) = readable(std::slice::from_ref(document), to_message).pop() else {
+                    continue;
+                };
                 if message.generation_id.as_ref() != Some(&generation.id) {
                     continue;
                 }

@@ -8,12 +8,13 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use outlast_core::{
-    Brief, ContextMessage, Durability, Event, Failure, FailureClass, Part, Piece, Producer, Prompt, Refusal,
-    RetryMode, Role, Seq, TextKind, Timestamp, UserId, decode,
+    Brief, ContextMessage, Decided, Decision, Durability, Event, Failure, FailureClass, GenerationStatus,
+    Part, Piece, Producer, Prompt, Refusal, RetryMode, Role, Seq, TextKind, Timestamp, UserId, WhenBusy,
+    decode,
 };
 use outlast_engine::{
     Clock, Engine, EngineError, Ids, Model, Models, Parts, ScriptedModel, Settings, StartRequest, Step,
-    WorkerBatch,
+    ToolDecision, WorkerBatch,
 };
 use outlast_store::{Append, Change, Document, MemoryStore, Newest, Store, Table};
 
@@ -164,4 +165,35 @@ async fn i18_what_waits_for_a_person_is_called_once_after_an_upgrade_and_never_a
         assert_eq!(after.owners(), 0);
         after.stop().await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn g13_i11_retention_takes_no_event_that_the_stored_state_does_not_know() {
+    let store = Arc::new(MemoryStore::new());
+    let before = engine(&store, Durability::Commit, Vec::new());
+    let asks = StartRequest { brief: for_a_worker(), ..StartRequest::new(says("hello")) };
+    let started = before.start(&user(), asks).await.unwrap();
+    let worker = before.claim(&user(), &started.generation, true).await.unwrap();
+    let question = Piece::Approval { id: "call_1".into(), name: "bash".into(), input: "ls".into() };
+    let (epoch, expected) = (worker.epoch, Some(worker.last));
+    let batch = WorkerBatch { epoch, expected, pieces: vec![question], end: None };
+    before.produce(&user(), &started.generation, batch).await.unwrap();
+    // One that waited behind it and was cancelled ends the log.
+    let behind = StartRequest {
+        conversation: Some(started.conversation.clone()),
+        when_busy: WhenBusy::Queue,
+        ..StartRequest::new(says("and?"))
+    };
+    let behind = before.start(&user(), behind).await.unwrap();
+    before.cancel(&user(), &behind.generation).await.unwrap();
+    tokio::time::advance(Duration::from_secs(8 * 24 * 60 * 60)).await;
+    assert_eq!(before.trim().await.unwrap(), 1);
+    before.stop().await;
+
+    let after = engine(&store, Durability::Commit, Vec::new());
+    let decided = Decided { decision: Decision::Approve, by: "ann".into(), reason: None, always: false };
+    let decision = ToolDecision { tool_use_id: "call_1".into(), hash: None, decided };
+    let status = after.decide(&user(), &started.generation, decision).await.unwrap();
+    assert_eq!(status, GenerationStatus::Running);
+    after.stop().await;
 }

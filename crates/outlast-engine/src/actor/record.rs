@@ -70,6 +70,15 @@ impl Actor {
         Ok(size)
     }
 
+    /// Writes the state, so that nobody has to read the log up to here again.
+    pub(super) async fn fold(&mut self) -> Result<(), RecordError> {
+        let Some(state) = self.state.clone().filter(|_| self.unfolded > 0) else { return Ok(()) };
+        let size = self.write(&[], &state, Vec::new(), true).await?;
+        (self.unfolded, self.folded, self.save_at) = (0, size, None);
+        self.feed.saved();
+        Ok(())
+    }
+
     /// A document of the first version, or one whose settings have changed since, may call somebody for whom
     /// there is nothing to do. It would at every start.
     pub(super) async fn correct_due(&mut self) -> Result<(), RecordError> {

@@ -33,6 +33,7 @@ impl Actor {
             }
             return Ok(false);
         }
+        self.fold().await?; // the stored state must not need what is removed
         let kept = prompt_still_needed(&state, &generation);
         let removed = remove_events(&self.shared, &generation, kept).await?;
         // What is still needed is looked at again after as long a time.

@@ -87,11 +87,13 @@ impl Writer {
         let result = self.transact_unsynced(|tx| removal.step(tx));
         point("delete.step");
         match result {
-            Ok(false) => {
+            // Only now: a step that is rolled back has removed nothing.
+            Ok(Step::Left(positions)) => {
+                removal.positions.truncate(positions);
                 self.removals.push_front(removal);
                 true
             }
-            Ok(true) => {
+            Ok(Step::Done) => {
                 for answer in removal.answers {
                     answer.send(Ok(())).ok();
                 }
@@ -100,10 +102,11 @@ impl Writer {
             Err(failure) => {
                 // What is left is invisible and stays marked; it is tried again later.
                 tracing::warn!(?failure, "a deleted conversation could not be removed completely");
-                for answer in removal.answers.drain(..) {
+                self.removals.push_back(removal);
+                // Nothing may be written for a long time, and nobody should wait for that.
+                for answer in self.removals.iter_mut().flat_map(|removal| removal.answers.drain(..)) {
                     answer.send(Err(failure.to_store_error())).ok();
                 }
-                self.removals.push_back(removal);
                 false
             }
         }
@@ -118,9 +121,16 @@ pub(super) struct Removal {
     pub(super) answers: Vec<Answer>,
 }
 
+/// What a step leaves behind, once it is committed.
+enum Step {
+    /// More to do, with so many of the positions.
+    Left(usize),
+    Done,
+}
+
 impl Removal {
-    /// Whether nothing is left. The mark goes with the last of it.
-    fn step(&mut self, tx: &Transaction<'_>) -> rusqlite::Result<bool> {
+    /// Removes a bounded part. The mark goes with the last of it.
+    fn step(&self, tx: &Transaction<'_>) -> rusqlite::Result<Step> {
         let id = self.conversation.as_str();
         for (sql, most) in [
             (remove_sql!("stored_messages", "conversation_id"), STEP_DOCUMENTS),
@@ -128,7 +138,7 @@ impl Removal {
             (remove_sql!("log", "conversation"), STEP_CHUNKS),
         ] {
             if tx.prepare_cached(sql)?.execute((id, sql_int(most as u64)))? >= most {
-                return Ok(false);
+                return Ok(Step::Left(self.positions.len()));
             }
         }
         let left = self.positions.len().saturating_sub(STEP_ROWS);
@@ -136,9 +146,8 @@ impl Removal {
         for position in &self.positions[left..] {
             statement.execute([position])?;
         }
-        self.positions.truncate(left);
         if left > 0 {
-            return Ok(false);
+            return Ok(Step::Left(left));
         }
         for sql in [
             "DELETE FROM stored_states WHERE id = ?1",
@@ -147,7 +156,7 @@ impl Removal {
         ] {
             tx.prepare_cached(sql)?.execute([id])?;
         }
-        Ok(true)
+        Ok(Step::Done)
     }
 }
 
