@@ -13,8 +13,8 @@ use outlast_core::{
     decode,
 };
 use outlast_engine::{
-    Clock, Engine, EngineError, Ids, Model, Models, Parts, ScriptedModel, Settings, StartRequest, Step,
-    ToolDecision, WorkerBatch,
+    Clock, Engine, EngineError, Ids, Model, Models, Parts, ScriptedModel, Settings, StartRequest, Started,
+    Step, ToolDecision, WorkerBatch,
 };
 use outlast_store::{Append, Change, Document, MemoryStore, Newest, Store, Table};
 
@@ -35,6 +35,18 @@ fn user() -> UserId {
 
 fn for_a_worker() -> Brief {
     Brief { producer: Some(Producer::External), ..Brief::default() }
+}
+
+/// A generation whose worker waits for a person's decision about `call_1`.
+async fn asks_a_person(engine: &Engine) -> Started {
+    let asks = StartRequest { brief: for_a_worker(), ..StartRequest::new(says("hello")) };
+    let started = engine.start(&user(), asks).await.unwrap();
+    let worker = engine.claim(&user(), &started.generation, true).await.unwrap();
+    let question = Piece::Approval { id: "call_1".into(), name: "bash".into(), input: "ls".into() };
+    let (epoch, expected) = (worker.epoch, Some(worker.last));
+    let batch = WorkerBatch { epoch, expected, pieces: vec![question], end: None };
+    engine.produce(&user(), &started.generation, batch).await.unwrap();
+    started
 }
 
 fn says(text: &str) -> Vec<Part> {
@@ -140,13 +152,7 @@ async fn i10_a_retry_whose_time_comes_after_a_restart_is_made_then_and_nobody_ow
 async fn i18_what_waits_for_a_person_is_called_once_after_an_upgrade_and_never_again() {
     let store = Arc::new(MemoryStore::new());
     let before = engine(&store, Durability::Commit, Vec::new());
-    let asks = StartRequest { brief: for_a_worker(), ..StartRequest::new(says("hello")) };
-    let started = before.start(&user(), asks).await.unwrap();
-    let worker = before.claim(&user(), &started.generation, true).await.unwrap();
-    let question = Piece::Approval { id: "call_1".into(), name: "bash".into(), input: "ls".into() };
-    let (epoch, expected) = (worker.epoch, Some(worker.last));
-    let batch = WorkerBatch { epoch, expected, pieces: vec![question], end: None };
-    before.produce(&user(), &started.generation, batch).await.unwrap();
+    let started = asks_a_person(&before).await;
     before.stop().await;
 
     // As the migration of the first version leaves it.
@@ -171,13 +177,7 @@ async fn i18_what_waits_for_a_person_is_called_once_after_an_upgrade_and_never_a
 async fn g13_i11_retention_takes_no_event_that_the_stored_state_does_not_know() {
     let store = Arc::new(MemoryStore::new());
     let before = engine(&store, Durability::Commit, Vec::new());
-    let asks = StartRequest { brief: for_a_worker(), ..StartRequest::new(says("hello")) };
-    let started = before.start(&user(), asks).await.unwrap();
-    let worker = before.claim(&user(), &started.generation, true).await.unwrap();
-    let question = Piece::Approval { id: "call_1".into(), name: "bash".into(), input: "ls".into() };
-    let (epoch, expected) = (worker.epoch, Some(worker.last));
-    let batch = WorkerBatch { epoch, expected, pieces: vec![question], end: None };
-    before.produce(&user(), &started.generation, batch).await.unwrap();
+    let started = asks_a_person(&before).await;
     // One that waited behind it and was cancelled ends the log.
     let behind = StartRequest {
         conversation: Some(started.conversation.clone()),
