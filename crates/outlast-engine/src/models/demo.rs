@@ -1,4 +1,7 @@
-//! A model that needs no key: it tells what Outlast does, at the pace of a person reading.
+//! A model that needs no key: it tells what Outlast does, at the pace of a person reading, and shows it with tools
+//! where the user asks for that.
+
+mod agent;
 
 use std::time::Duration;
 
@@ -35,15 +38,23 @@ impl Model for DemoModel {
     fn call(&self, context: Context) -> ModelStream {
         let asked = context.messages.iter().rev().find(|message| message.role == Role::User);
         let asked = asked.map_or_else(String::new, ContextMessage::text);
-        let words = answer(&asked);
+        let (words, calls) = match agent::turn(&context) {
+            Some(turn) => (words(&turn.text), turn.calls),
+            None => (answer(&asked), Vec::new()),
+        };
         let input_tokens =
             context.messages.iter().map(|message| message.text().split(' ').count() as u64).sum();
         let usage = Piece::Usage { input_tokens, output_tokens: words.len() as u64 };
-        let said = words
-            .into_iter()
-            .map(|text| Arrived::Piece(Piece::Text { kind: TextKind::Answer, text, chunks: 1 }));
-        let steps: Vec<Arrived> =
-            said.chain([Arrived::Piece(usage), Arrived::Finished { reason: "stop".to_owned() }]).collect();
+        let said = words.into_iter().map(|text| Piece::Text { kind: TextKind::Answer, text, chunks: 1 });
+        let reason = if calls.is_empty() { "stop" } else { "tool_calls" };
+        let round = context.messages.len(); // a demo that is called again names its calls anew
+        let asks = calls.into_iter().enumerate().map(move |(place, (name, input))| Piece::ToolCall {
+            id: format!("call_{round}_{place}"),
+            name: name.to_owned(),
+            input,
+        });
+        let pieces = said.chain(asks).chain([usage]).map(Arrived::Piece);
+        let steps: Vec<Arrived> = pieces.chain([Arrived::Finished { reason: reason.to_owned() }]).collect();
         let dice = Dice(seed(&asked));
         unfold((steps.into_iter(), dice, self.pace), |(mut steps, mut dice, pace)| async move {
             let step = steps.next()?;
@@ -75,17 +86,21 @@ const PARAGRAPHS: &[&str] = &[
 fn answer(asked: &str) -> Vec<String> {
     let limit = words_asked_for(asked);
     let opening = OPENINGS[Dice(seed(asked)).below(OPENINGS.len())];
-    let mut words: Vec<String> = opening.split_inclusive(' ').map(str::to_owned).collect();
+    let mut words = self::words(opening);
     for paragraph in PARAGRAPHS.iter().cycle().take(limit.unwrap_or(PARAGRAPHS.len())) {
         if limit.is_some_and(|limit| words.len() >= limit) {
             break;
         }
         let last = words.last_mut().expect("there is an opening");
         last.push_str("\n\n");
-        words.extend(paragraph.split_inclusive(' ').map(str::to_owned));
+        words.extend(self::words(paragraph));
     }
     words.truncate(limit.unwrap_or(usize::MAX));
     words
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_inclusive(' ').map(str::to_owned).collect()
 }
 
 /// The number in "400 words".
