@@ -61,6 +61,14 @@ id!(
     /// Whose conversation it is.
     UserId
 );
+id!(
+    /// A sandbox, where the tools of one conversation run.
+    SandboxId
+);
+id!(
+    /// One run of a program in a sandbox. A sandbox runs it at most once.
+    ExecutionId
+);
 
 /// An event's position in its conversation: 1, 2, 3, … with no holes. Zero is "before the first".
 #[derive(

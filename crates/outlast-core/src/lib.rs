@@ -57,7 +57,7 @@ pub use documents::{
 pub use event::{Entry, Event};
 pub use first::read_state;
 pub use generation::{Counters, Generation, GenerationStatus, Phase, Progress, ScheduledRetry, Segment};
-pub use ids::{ConversationId, GenerationId, MessageId, RequestId, Seq, UserId};
+pub use ids::{ConversationId, ExecutionId, GenerationId, MessageId, RequestId, SandboxId, Seq, UserId};
 pub use json::{DEPTH_MAX, depth};
 pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};
 pub use next::{Effect, Next, Surroundings, due, next};

@@ -16,6 +16,7 @@ mod live;
 mod models;
 mod owners;
 mod reading;
+pub mod sandbox;
 mod settings;
 mod slots;
 mod stream;
