@@ -3,6 +3,8 @@
 //! A provider offers mechanism only: it runs programs, keeps their output and stops them. Which tool runs,
 //! when a sandbox is paused and what a lost outcome means is decided by the engine.
 
+mod memory;
+
 use std::collections::BTreeMap;
 use std::io;
 
@@ -10,6 +12,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 use outlast_core::{ExecutionId, SandboxId};
+
+pub use memory::{Act, Acts, MemorySandboxes, Script};
 
 /// A provider of sandboxes.
 ///

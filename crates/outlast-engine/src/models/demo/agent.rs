@@ -119,7 +119,9 @@ fn danger(rounds: usize, last: Option<&Outcome>) -> Turn {
         _ if last.is_some_and(Outcome::is_refused) => {
             says("You said no, so nothing was deleted. I was told your decision, not just cut off.")
         }
-        _ => says("You said yes, and the workspace is empty now. It ran once, after your decision was on disk."),
+        _ => says(
+            "You said yes, and the workspace is empty now. It ran once, after your decision was on disk.",
+        ),
     }
 }
 
@@ -145,7 +147,10 @@ fn trouble(rounds: usize, last: Option<&Outcome>) -> Turn {
         ),
         1 if last.is_some_and(|last| last.is_error) => asks(
             "There are none. I'll make a folder and begin some.",
-            vec![("write_file", json!({"path": "notes/today.md", "content": "# Today\n\n- A tool failed, and work went on.\n"}))],
+            vec![(
+                "write_file",
+                json!({"path": "notes/today.md", "content": "# Today\n\n- A tool failed, and work went on.\n"}),
+            )],
         ),
         1 => says("They are here already, so there was no trouble this time."),
         2 => asks("And read them back, to be sure.", vec![("read_file", json!({"path": "notes/today.md"}))]),
@@ -175,9 +180,8 @@ fn is_question(message: &ContextMessage) -> bool {
 
 /// How many answers with tool calls follow the question.
 fn rounds(messages: &[ContextMessage]) -> usize {
-    let asks = |message: &&ContextMessage| {
-        message.parts.iter().any(|part| matches!(part, Part::ToolUse { .. }))
-    };
+    let asks =
+        |message: &&ContextMessage| message.parts.iter().any(|part| matches!(part, Part::ToolUse { .. }));
     messages.iter().filter(asks).count()
 }
 
