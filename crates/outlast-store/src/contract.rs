@@ -2,12 +2,15 @@
 //!
 //! A store keeps, for each conversation, a *log* of records that only grows at its end, and
 //! *documents* that summarise it (conversation, message, generation). It moves bytes: it never looks
-//! inside a record, and of a document it knows only the keys named here.
+//! inside a record, and of a document it knows only the keys named here. What lives outside of conversations
+//! is kept as [`Items`].
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use outlast_core::{ConversationId, Seq, UserId};
 use tokio::sync::watch;
+
+use crate::items::Items;
 
 /// A page of documents is about this long unless the caller asks for another size: a few of the largest
 /// messages, and small enough that a hundred slow readers do not fill the memory.
@@ -15,7 +18,7 @@ pub const PAGE_BYTES: usize = 1 << 20;
 
 /// Mechanism only: a store appends and reads, it never "completes" anything.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Items {
     /// Appends records and changes documents, all or nothing, durable when it returns `Ok`.
     ///
     /// Accepted only if `fence` is the conversation's current one and `expected` its last seq, so a

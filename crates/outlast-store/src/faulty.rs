@@ -15,6 +15,8 @@ use crate::contract::{
     Append, AppendError, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError, Table,
 };
 
+mod items;
+
 /// Appends that are still on their way; one more and the oldest is lost.
 const LATE_AT_MOST: usize = 64;
 

@@ -18,9 +18,14 @@ use crate::owners::Owners;
 use crate::page::{self, DocumentPage, Page};
 use crate::wakes::Wakes;
 
+mod items;
+
+use items::KeptItems;
+
 /// Forgets everything when dropped.
 pub struct MemoryStore {
     kept: Mutex<Kept>,
+    items: Mutex<KeptItems>,
     wakes: Wakes,
 }
 
@@ -47,7 +52,7 @@ impl MemoryStore {
     /// An empty store.
     pub fn new() -> Self {
         let kept = Kept { owners: Owners::after(0), logs: BTreeMap::new(), documents: BTreeMap::new() };
-        Self { kept: Mutex::new(kept), wakes: Wakes::default() }
+        Self { kept: Mutex::new(kept), items: Mutex::default(), wakes: Wakes::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
