@@ -14,6 +14,8 @@ use crate::contract::{
     Append, AppendError, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError, Table,
 };
 
+mod items;
+
 /// The maximum number of delayed appends; one more and the oldest is lost.
 const LATE_AT_MOST: usize = 64;
 
