@@ -1,5 +1,5 @@
-//! O4: a view and the events after it are enough to keep it up to date. What a client does with them is
-//! written out here as the client in TypeScript does it, knowing nothing but the view.
+//! O4: a view can be kept up to date from the events after it. This file applies events to a view as the
+//! TypeScript client does, without the state.
 
 use super::fixtures::logs;
 use crate::message::{plain_text, push_text};
@@ -114,11 +114,11 @@ fn follow_tool(view: &mut ConversationView, entry: &Entry) {
             run.pending_approvals.retain(|approval| approval.tool_use_id != *tool_use_id);
             go_on(view);
         }
-        other => panic!("{other:?} has nothing to do with tools"),
+        other => panic!("{other:?} is not about tools"),
     }
 }
 
-/// It runs, unless a person has to decide first.
+/// Sets the status to running, or to awaiting approval if a question is open.
 fn go_on(view: &mut ConversationView) {
     let run = view.active_run.as_mut().unwrap();
     (run.status, view.conversation.generation_status) = match run.pending_approvals.is_empty() {
@@ -139,7 +139,7 @@ fn queue(view: &mut ConversationView, entry: &Entry, model: &str) {
     count_the_queue(view);
 }
 
-/// The first that waits becomes the active run, before it has begun.
+/// The first queued generation becomes the active run before it has started.
 fn next_in_turn(view: &mut ConversationView) {
     let next = view.queue.remove(0);
     view.conversation.generation_status = ConversationStatus::Generating;
@@ -191,7 +191,7 @@ fn say(view: &mut ConversationView, message: &MessageId, kind: TextKind, text: &
     view.overlays.insert(message.clone(), plain_text(parts));
 }
 
-/// What the overlay held becomes the message.
+/// Moves the text from the overlay into the message.
 fn close(view: &mut ConversationView, entry: &Entry, status: MessageStatus, error: Option<String>) {
     for message in view.messages.iter_mut().filter(|message| message.generation_id == entry.generation) {
         if let Some(parts) = view.overlay_parts.remove(&message.id) {
@@ -211,7 +211,7 @@ fn how(entry: &Entry) -> LastEnd {
         Event::ChatError { error_message, code } => {
             (GenerationStatus::Error, code.clone(), Some(error_message.clone()))
         }
-        other => panic!("{other:?} is no end"),
+        other => panic!("{other:?} is not an end"),
     };
     let generation_id = entry.generation.clone().unwrap();
     LastEnd { generation_id, status, reason: Some(reason), error_message }
@@ -232,7 +232,7 @@ fn end(view: &mut ConversationView, entry: &Entry, status: ConversationStatus) {
 }
 
 #[test]
-fn o4_a_view_at_any_event_and_the_events_after_it_are_the_view_at_every_later_event() {
+fn o4_a_view_at_any_event_can_be_kept_up_to_date() {
     for (name, log) in logs() {
         let mut transcript = Transcript::new(nothing_yet());
         let mut views = vec![transcript.view()];
