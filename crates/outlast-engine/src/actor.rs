@@ -233,8 +233,15 @@ impl Actor {
                 continue;
             }
             let under_way = self.call.as_ref().map(Call::effect);
-            if let Some(missing) = next.effects.iter().find(|effect| Some(*effect) != under_way.as_ref()) {
-                let Effect::CallModel { generation, .. } = missing;
+            let missing = |effect: &&Effect| Some(*effect) != under_way.as_ref();
+            let missing = next.effects.iter().filter(missing).find_map(|effect| match effect {
+                Effect::CallModel { generation, .. } => Some(generation),
+                other => {
+                    tracing::error!(conversation = ?self.id, effect = ?other, "no sandbox to do this in");
+                    None
+                }
+            });
+            if let Some(generation) = missing {
                 self.call_model(generation).await?;
                 continue;
             }

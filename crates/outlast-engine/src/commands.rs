@@ -215,7 +215,7 @@ impl Engine {
         let first = first.first().map(|record| decode(&record.bytes)).transpose();
         let first = first.map_err(|error| EngineError::Broken(error.to_string()))?;
         Ok(match first.filter(|entry| entry.request.as_ref() == Some(request)).map(|entry| entry.event) {
-            Some(Event::ConversationUpdated { title, metadata }) => (title.flatten(), metadata),
+            Some(Event::ConversationUpdated { title, metadata, .. }) => (title.flatten(), metadata),
             _ => (None, None),
         })
     }

@@ -191,7 +191,8 @@ async fn g13_i11_retention_takes_no_event_that_the_stored_state_does_not_know() 
     before.stop().await;
 
     let after = engine(&store, Durability::Commit, Vec::new());
-    let decided = Decided { decision: Decision::Approve, by: "ann".into(), reason: None, always: false };
+    let decided =
+        Decided { decision: Decision::Approve, by: "ann".into(), reason: None, always: false, pattern: None };
     let decision = ToolDecision { tool_use_id: "call_1".into(), hash: None, decided };
     let status = after.decide(&user(), &started.generation, decision).await.unwrap();
     assert_eq!(status, GenerationStatus::Running);

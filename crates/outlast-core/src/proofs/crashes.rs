@@ -67,7 +67,8 @@ fn advance(world: &mut World, person: Person) -> bool {
 
 /// The same without what a crash may change: attempts, places, times, and what tells attempts apart.
 fn timeless(mut value: Value) -> Value {
-    const CHANGING: [&str; 7] = ["attempt", "failures", "lost", "tokens", "chunks", "until", "produced"];
+    const CHANGING: [&str; 8] =
+        ["attempt", "failures", "lost", "tokens", "chunks", "until", "produced", "worked"];
     match &mut value {
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {
