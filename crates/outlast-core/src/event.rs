@@ -1,4 +1,4 @@
-//! What can happen to a conversation. The log is a list of these and nothing else is true.
+//! What can happen to a conversation. A log is a list of events, and all other state is computed from it.
 //!
 //! The log outlives the code: an event may gain an optional field; it never loses, renames or reuses one.
 
@@ -18,7 +18,7 @@ use crate::{
 #[schema(as = LogEvent)]
 pub struct Entry {
     pub seq: Seq,
-    /// When it was decided.
+    /// When it happened.
     pub ts: Timestamp,
     #[schema(rename = "generationId", required)]
     pub generation: Option<GenerationId>,
@@ -29,24 +29,24 @@ pub struct Entry {
     pub event: Event,
 }
 
-/// What happened. Names on the wire stand beside each variant; PROTOCOL.md explains them to clients.
+/// What happened. Each variant has its wire name; PROTOCOL.md explains them to clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
 pub enum Event {
-    /// Title or metadata were set.
+    /// The conversation was created, or its title or metadata changed.
     #[serde(rename = "conversation.updated")]
     ConversationUpdated {
         /// The new title, if it changed. Null clears it.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
         title: Option<Option<String>>,
-        /// The new metadata, if they changed. Null clears them.
+        /// The new metadata, if it changed. Null clears it.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
         metadata: Option<Value>,
         /// The files that the agent worked on, if they changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         files: Option<Vec<Value>>,
     },
-    /// A message of a person or of the server joined the transcript.
+    /// A user's or system message was added to the transcript.
     #[serde(rename = "message.added")]
     MessageAdded {
         message: Message,
@@ -59,7 +59,7 @@ pub enum Event {
     GenerationQueued {
         /// The user's message it answers.
         message_id: MessageId,
-        /// Fingerprint of the request, so that the same id with another body is noticed.
+        /// Fingerprint of the request, to detect the same request id with a different body.
         digest: String,
         /// The failed generation that this one retries or continues.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,37 +74,37 @@ pub enum Event {
     /// The assistant starts a new message.
     #[serde(rename = "assistant.segment.started")]
     AssistantSegmentStarted { message_id: MessageId },
-    /// Nothing more is added to the message.
+    /// The message is complete.
     #[serde(rename = "assistant.segment.ended")]
     AssistantSegmentEnded { message_id: MessageId },
-    /// Text of the answer.
+    /// A piece of the answer.
     #[serde(rename = "chat.delta")]
     ChatDelta {
         message_id: MessageId,
         text: String,
-        /// How many chunks of the upstream were gathered into this event.
+        /// How many pieces from the upstream this event combines.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         chunks: u32,
     },
-    /// Text of the thinking.
+    /// A piece of the model's thinking.
     #[serde(rename = "thinking.delta")]
     ThinkingDelta {
         message_id: MessageId,
         text: String,
-        /// How many chunks of the upstream were gathered into this event.
+        /// How many pieces from the upstream this event combines.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         chunks: u32,
         /// The vendor's signature of the thinking that ends here. The vendor wants it back with the thinking.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
-    /// The model asked for a tool: a message of its own.
+    /// The model calls a tool. The call is a message of its own.
     #[serde(rename = "tool.start")]
     ToolStart {
         message_id: MessageId,
         tool_use_id: String,
         tool_name: String,
-        /// Arguments: an object, or the literal text if the model wrote something else.
+        /// Its arguments: an object, or the model's literal text if that is not a JSON object.
         tool_input: Value,
     },
     /// The answer of this round is complete: nothing in it can be retracted any more.
@@ -140,7 +140,7 @@ pub enum Event {
     /// A tool is done. Its result joins the message that called it.
     #[serde(rename = "tool.end")]
     ToolEnd {
-        /// The message that called it.
+        /// The message of the call.
         message_id: MessageId,
         tool_use_id: String,
         result: Value,
@@ -174,14 +174,14 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         checkpoint_id: Option<CheckpointId>,
     },
-    /// A tool waits for a person's decision.
+    /// A tool call waits for a person's decision.
     #[serde(rename = "approval.requested")]
     ApprovalRequested {
         tool_use_id: String,
         tool_name: String,
-        /// The decision is about these arguments and no others.
+        /// The decision applies to these arguments and no others.
         tool_input: Value,
-        /// Names tool, arguments and attempt; a decision may carry it.
+        /// Identifies the tool, its arguments and the attempt. A decision may carry it.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         hash: String,
     },
@@ -200,13 +200,13 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pattern: Option<Patterns>,
     },
-    /// What the attempt cost, as the upstream counts.
+    /// The token counts of the attempt, as reported by the upstream.
     #[serde(rename = "usage")]
     Usage { input_tokens: u64, output_tokens: u64 },
-    /// Whatever that attempt showed is withdrawn.
+    /// What the attempt showed is withdrawn.
     #[serde(rename = "attempt.retracted")]
     AttemptRetracted { attempt: u32, message_ids: Vec<MessageId>, reason: String },
-    /// The next attempt waits for its time.
+    /// The last attempt failed, and the next one starts after a delay.
     #[serde(rename = "retry.scheduled")]
     RetryScheduled {
         attempt: u32,
@@ -215,14 +215,14 @@ pub enum Event {
         /// What went wrong with the last attempt.
         reason: String,
     },
-    /// The run stopped in the middle and waits for a person.
+    /// The generation stopped in the middle and waits for a person or a worker.
     #[serde(rename = "chat.interrupted")]
     ChatInterrupted {
         reason: String,
         /// The round it stopped in; 0 if it has no tools.
         round: u32,
     },
-    /// A person told it to go on.
+    /// An interrupted generation continues.
     #[serde(rename = "chat.resumed")]
     ChatResumed { by: String },
     /// The end: completed.
@@ -231,10 +231,10 @@ pub enum Event {
         /// Why the model stopped, in the upstream's words.
         finish_reason: String,
     },
-    /// The end: failed. What was said stays.
+    /// The end: failed. What was said is kept.
     #[serde(rename = "chat.error")]
     ChatError { error_message: String, code: String },
-    /// The end: cancelled. What was said stays.
+    /// The end: cancelled. What was said is kept.
     #[serde(rename = "chat.cancelled")]
     ChatCancelled { reason: CancelReason },
 }

@@ -1,4 +1,4 @@
-//! What the world reports to a conversation.
+//! Reports from outside: from a call to a model, from a timer, or about a lost owner.
 
 use serde_json::Value;
 
@@ -7,10 +7,9 @@ use crate::{
     CheckpointId, ExecutionId, Failure, GenerationId, MessageId, SandboxId, SandboxState, ToolStream,
 };
 
-/// Something that happened outside.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// The model said something, and may have come to an end with it.
+    /// The model sent something, and the call may have ended.
     Streamed(Streamed),
     /// The attempt that the log tells of, or the wait for the next one, is not under way: its owner is gone.
     CallLost {
@@ -153,16 +152,16 @@ impl Change {
     }
 }
 
-/// What a call to a model brought since the last report.
+/// What a call to a model returned since the last report.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Streamed {
     pub generation: GenerationId,
     pub attempt: u32,
-    /// What arrived, in order.
+    /// In the order of arrival.
     pub pieces: Vec<Piece>,
-    /// Whether the call is over, and how.
+    /// How the call ended, if it did.
     pub end: Option<CallEnd>,
-    /// The id for a new message, should one begin; further ones are named after it.
+    /// The id for a new message, if one begins. The ids of further messages are derived from it.
     pub new_message: MessageId,
 }
 
@@ -172,14 +171,13 @@ pub enum Piece {
     Text {
         kind: TextKind,
         text: String,
-        /// How many chunks of the upstream they were.
+        /// How many pieces from the upstream were combined.
         chunks: u32,
     },
-    /// The model asks for a tool.
     ToolCall {
         id: String,
         name: String,
-        /// Arguments: an object, or the literal text if the model wrote something else.
+        /// Its arguments: an object, or the model's literal text if that is not a JSON object.
         input: Value,
     },
     /// A tool wrote something while it ran.
@@ -197,15 +195,13 @@ pub enum Piece {
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallEnd {
-    /// The model was done.
     Finished {
-        /// Why it stopped, in the upstream's words.
+        /// Why the model stopped, in the upstream's words.
         reason: String,
     },
-    /// It broke.
     Failed {
         failure: Failure,
-        /// Random, to spread retries.
+        /// Random, to spread retries over time.
         jitter: u8,
     },
 }

@@ -2,12 +2,14 @@
 //!
 //! A store keeps, for each conversation, a *log* of records that only grows at its end, and
 //! *documents* that summarise it (conversation, message, generation). It never looks inside a record, and
-//! of a document it knows only the keys defined here.
+//! of a document it knows only the keys defined here. What lives outside of conversations is kept as [`Items`].
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use outlast_core::{ConversationId, Seq, UserId};
 use tokio::sync::watch;
+
+use crate::items::Items;
 
 /// The default size of a page of documents: a few of the largest messages, and small enough that a hundred
 /// slow readers do not fill memory.
@@ -15,7 +17,7 @@ pub const PAGE_BYTES: usize = 1 << 20;
 
 /// Mechanism only: a store appends and reads; it has no notion of a generation's life cycle.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Items {
     /// Appends records and changes documents atomically. They are durable when this returns `Ok`.
     ///
     /// It succeeds only if `fence` is the conversation's current fence and `expected` its last seq, so a

@@ -14,6 +14,8 @@ use crate::contract::{
     Append, AppendError, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError, Table,
 };
 
+mod items;
+
 /// The maximum number of delayed appends; one more and the oldest is lost.
 const LATE_AT_MOST: usize = 64;
 
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unanswered_append_is_there_and_a_lost_one_is_not() {
+    async fn an_append_without_a_reply_is_written_and_a_lost_one_is_not() {
         let c = conversation("c");
         let store = faulty(1, Rates { append_unanswered: 1000, ..Rates::default() });
         let fence = store.claim(&c).await.unwrap();

@@ -1,6 +1,7 @@
 //! Stores for the logs of conversations, behind one small contract.
 
 mod contract;
+mod items;
 mod memory;
 mod open;
 mod sqlite;
@@ -19,6 +20,7 @@ pub use contract::{
     StoreError, Table,
 };
 pub use faulty::{Faults, FaultyStore, Rates};
+pub use items::{Item, ItemQuery, Items, ListedItems, PutError};
 pub use memory::MemoryStore;
-pub use open::{Opened, open};
+pub use open::{Opened, open, open_items};
 pub use sqlite::{Options as SqliteOptions, SqliteStore};

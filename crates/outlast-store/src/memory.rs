@@ -18,8 +18,13 @@ use crate::owners::Owners;
 use crate::page::{self, DocumentPage, Page};
 use crate::wakes::Wakes;
 
+mod items;
+
+use items::KeptItems;
+
 pub struct MemoryStore {
     kept: Mutex<Kept>,
+    items: Mutex<KeptItems>,
     wakes: Wakes,
 }
 
@@ -45,7 +50,7 @@ impl Log {
 impl MemoryStore {
     pub fn new() -> Self {
         let kept = Kept { owners: Owners::after(0), logs: BTreeMap::new(), documents: BTreeMap::new() };
-        Self { kept: Mutex::new(kept), wakes: Wakes::default() }
+        Self { kept: Mutex::new(kept), items: Mutex::default(), wakes: Wakes::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {

@@ -26,6 +26,7 @@ mod chunk;
 mod documents;
 mod failure;
 mod hot;
+mod items;
 mod opening;
 mod pace;
 mod private;
@@ -37,6 +38,7 @@ mod wal;
 mod writer;
 
 use hot::HotIndex;
+pub(crate) use items::ItemFile;
 use readers::Readers;
 use writer::Command;
 

@@ -13,6 +13,7 @@ use crate::contract::{Append, Change, Document, Fence, Record, Store, Table};
 
 pub mod appends;
 pub mod documents;
+pub mod items;
 pub mod ownership;
 pub mod reads;
 pub mod removal;
@@ -87,6 +88,17 @@ macro_rules! conformance {
             a_put_without_a_state_keeps_the_state_and_its_seq
             a_put_without_a_state_needs_a_conversation
             documents_survive_a_restart
+        );
+        $crate::conformance!(@cases $subject; items:
+            an_item_comes_back_as_it_was_written
+            a_write_names_the_version_it_replaces
+            of_many_writers_of_one_version_one_succeeds
+            an_item_is_removed_once
+            items_are_listed_newest_first_and_page
+            a_page_of_items_is_limited_by_bytes_but_never_empty
+            items_of_one_user_are_listed_alone
+            items_that_are_due_are_listed_oldest_first
+            items_survive_a_restart
         );
         $crate::conformance!(@cases $subject; ownership:
             a_claim_shuts_out_the_previous_owner
