@@ -1,5 +1,7 @@
 //! How an event changes the state. Applying an event never fails, because it already happened.
 
+mod agent;
+
 use std::time::Duration;
 
 use crate::documents::{Touched, generation_document, segment_message};
@@ -7,7 +9,7 @@ use crate::generation::{Counters, Phase, Progress, ScheduledRetry, Segment};
 use crate::message::{TextKind, push_text};
 use crate::{
     Approval, Brief, Conversation, Decided, Entry, Event, Generation, GenerationId, MessageId, MessageStatus,
-    Part, RetryMode, RetryOf, Role, Seq, Timestamp,
+    Part, RetryMode, RetryOf, Role, Seq, Stage, Timestamp,
 };
 
 /// Counted for each part of a message in addition to its bytes, so that many tiny parts reach the limit too.
@@ -25,18 +27,22 @@ impl Conversation {
             self.updated_at = entry.ts;
         }
         match &entry.event {
-            Event::ConversationUpdated { title, metadata } => {
+            Event::ConversationUpdated { title, metadata, files } => {
                 if let Some(title) = title {
                     self.title = title.clone();
                 }
                 if let Some(metadata) = metadata {
                     self.metadata = Some(metadata.clone()).filter(|metadata| !metadata.is_null());
                 }
+                if let Some(files) = files {
+                    self.files.clone_from(files);
+                }
                 Touched::default()
             }
-            Event::MessageAdded { message } => {
+            Event::MessageAdded { message, .. } => {
                 self.begun |= message.role == Role::User && !message.content.trim().is_empty();
-                Touched { messages: vec![message.clone()], generation: None }
+                let touched = self.apply_to_generation(entry);
+                Touched { messages: vec![message.clone()], ..touched }
             }
             Event::GenerationQueued { message_id, digest, retry_of, brief } => {
                 let asked = Asked { message: message_id, digest, retry_of: retry_of.as_ref(), brief };
@@ -80,6 +86,7 @@ impl Conversation {
                 only_text: true,
                 open: Vec::new(),
                 approvals: Vec::new(),
+                rounds: self.rounds_taken_up_by(asked.retry_of),
             },
             counters: Counters::default(),
         };
@@ -105,6 +112,7 @@ impl Conversation {
     }
 
     fn apply_to_generation(&mut self, entry: &Entry) -> Touched {
+        self.apply_to_sandbox(entry);
         let Some(id) = &entry.generation else { return Touched::default() };
         if matches!(entry.event, Event::ChatStarted { .. }) {
             self.take_turn(id);
@@ -112,7 +120,10 @@ impl Conversation {
         let found = self.current.iter_mut().chain(&mut self.queue).find(|generation| generation.id == *id);
         let Some(generation) = found else { return Touched::default() };
         let segments = generation.apply(entry);
-        // Build the document now: the state forgets an ended generation as soon as another one takes its place.
+        if entry.event.is_end() {
+            self.owed_stops.extend(generation.progress.rounds.take_executions());
+        }
+        // Written down at once: the state forgets a generation that ended as soon as another takes its place.
         let document = entry.event.changes_generation();
         let document = document.then(|| Box::new(generation_document(&self.id, generation)));
         let messages = segments.iter().map(|segment| segment_message(&self.id, generation, segment));
@@ -135,6 +146,7 @@ impl Conversation {
     fn take_turn(&mut self, id: &GenerationId) {
         if let Some(place) = self.queue.iter().position(|generation| generation.id == *id) {
             self.current = self.queue.remove(place);
+            self.settle_in();
         }
     }
 }
@@ -151,6 +163,26 @@ impl Generation {
     /// Applies an event, and returns the segments that began, or changed in more than their text. A closed
     /// segment is removed from the state, because its content is in the message from then on.
     pub(crate) fn apply(&mut self, entry: &Entry) -> Vec<Segment> {
+        let was_at_work = self.is_at_work();
+        let segments = self.apply_event(entry);
+        self.count_work(was_at_work, entry.ts);
+        segments
+    }
+
+    /// Counts the time at work: what it spends waiting for a person does not count.
+    fn count_work(&mut self, before: bool, now: Timestamp) {
+        match (before, self.is_at_work()) {
+            (false, true) => self.progress.at_work_since = Some(now),
+            (true, false) => {
+                let since = self.progress.at_work_since.unwrap_or(now);
+                let worked = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+                self.counters.worked_ms = self.counters.worked_ms.saturating_add(worked);
+            }
+            (true, true) | (false, false) => {}
+        }
+    }
+
+    fn apply_event(&mut self, entry: &Entry) -> Vec<Segment> {
         self.progress.last_seq = entry.seq;
         if entry.event.is_produced() {
             self.progress.produced = entry.seq;
@@ -169,17 +201,31 @@ impl Generation {
             Event::ChatDelta { message_id, text, chunks } => {
                 self.add_text(message_id, TextKind::Answer, text, *chunks)
             }
-            Event::ThinkingDelta { message_id, text, chunks } => {
+            Event::ThinkingDelta { message_id, text, chunks, signature } => {
                 self.progress.only_text = false;
-                self.add_text(message_id, TextKind::Thinking, text, *chunks)
+                self.add_text(message_id, TextKind::Thinking, text, *chunks);
+                self.sign(message_id, signature.as_deref())
             }
             Event::ToolStart { message_id, tool_use_id, tool_name, tool_input } => {
                 self.progress.only_text = false;
                 let (id, name) = (tool_use_id.clone(), tool_name.clone());
                 let asked = Part::ToolUse { id, name, input: tool_input.clone() };
+                self.progress.rounds.called(tool_use_id);
                 self.begin(entry, message_id, Role::Tool, vec![asked])
             }
-            Event::ToolEnd { message_id, tool_use_id, result, is_error } => {
+            Event::RoundEnded { finish_reason, .. } => {
+                self.settle(entry.seq, finish_reason.as_ref());
+                Vec::new()
+            }
+            Event::ToolBegan { .. }
+            | Event::ToolOutput { .. }
+            | Event::SandboxChanged { .. }
+            | Event::MessageAdded { .. } => {
+                self.progress.rounds.apply(entry);
+                Vec::new()
+            }
+            Event::ToolEnd { message_id, tool_use_id, result, is_error, .. } => {
+                self.progress.rounds.apply(entry);
                 let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
                 self.end_tool(message_id, Part::ToolResult { tool_use_id, content, is_error: *is_error })
             }
@@ -197,6 +243,9 @@ impl Generation {
                 Vec::new()
             }
             Event::RetryScheduled { .. } | Event::ChatInterrupted { .. } | Event::ChatResumed { .. } => {
+                if matches!(entry.event, Event::ChatResumed { .. }) {
+                    self.wake();
+                }
                 self.pause_or_go_on(entry);
                 self.streaming()
             }
@@ -212,8 +261,9 @@ impl Generation {
                 self.end(entry.ts, Phase::Cancelled { reason: *reason }, MessageStatus::Cancelled)
             }
             Event::ConversationUpdated { .. }
-            | Event::MessageAdded { .. }
-            | Event::ToolOutput { .. }
+            | Event::ToolStopped { .. }
+            | Event::CheckpointTaken { .. }
+            | Event::CheckpointFailed { .. }
             | Event::GenerationQueued { .. } => Vec::new(),
         }
     }
@@ -227,13 +277,15 @@ impl Generation {
         progress.attempt = attempt;
         progress.attempt_seq = entry.seq;
         progress.retry = None;
-        // An attempt that starts while another should be running, without a resume, replaces one that was lost.
-        if progress.phase == Phase::Running && progress.at_work_since != Some(entry.ts) {
+        // An attempt that begins while one should be under way, and not by somebody's word just now, takes
+        // the place of one that was lost.
+        let goes_on = progress.rounds.resuming || progress.rounds.stage != Stage::Answering;
+        if progress.phase == Phase::Running && progress.at_work_since != Some(entry.ts) && !goes_on {
             self.counters.lost_in_a_row = self.counters.lost_in_a_row.saturating_add(1);
         }
         progress.started_at = progress.started_at.or(Some(entry.ts));
-        progress.at_work_since = progress.at_work_since.or(Some(entry.ts));
         progress.phase = Phase::Running;
+        self.begin_round();
     }
 
     /// The segment whose text is arriving. A change of phase may show or hide it.
@@ -297,11 +349,12 @@ impl Generation {
                     decided: None,
                 });
             }
-            Event::ApprovalResolved { tool_use_id, decision, by, reason, always } => {
+            Event::ApprovalResolved { tool_use_id, decision, by, reason, always, pattern } => {
                 let mut asked = self.progress.approvals.iter_mut();
                 if let Some(approval) = asked.find(|approval| approval.tool_use_id == *tool_use_id) {
                     let (decision, by, always) = (*decision, by.clone(), *always);
-                    approval.decided = Some(Decided { decision, by, reason: reason.clone(), always });
+                    let (reason, pattern) = (reason.clone(), pattern.clone());
+                    approval.decided = Some(Decided { decision, by, reason, always, pattern });
                     if !approval.hash.is_empty() {
                         approval.tool_input = serde_json::Value::Null;
                     }
@@ -311,10 +364,12 @@ impl Generation {
         }
     }
 
-    /// Open questions are withdrawn along with the messages.
+    /// Questions are withdrawn with what was said. Those of an agent belong to settled rounds.
     fn retract(&mut self, message_ids: &[MessageId]) {
+        if !self.is_agent() {
+            self.progress.approvals.clear();
+        }
         let progress = &mut self.progress;
-        progress.approvals.clear();
         progress.shown.retain(|message| !message_ids.contains(message));
         progress.open.retain(|segment| !message_ids.contains(&segment.message));
         progress.first_answer.take_if(|message| message_ids.contains(message));
@@ -339,7 +394,6 @@ impl Generation {
                 progress.phase = Phase::Interrupted;
             }
             Event::ChatResumed { .. } => {
-                progress.at_work_since = Some(entry.ts);
                 counters.lost_in_a_row = 0;
                 progress.phase = Phase::Running;
             }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
-use crate::Decision;
+use crate::{Decision, Patterns};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -54,9 +54,12 @@ pub struct Decided {
     pub by: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether it is meant for every later call of this tool.
+    /// Whether it is meant for every further call of this tool in this conversation.
     #[serde(default)]
     pub always: bool,
+    /// The arguments that `always` is limited to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<Patterns>,
 }
 
 /// The hash of a question. Object keys are sorted, so equal arguments have equal hashes however they were

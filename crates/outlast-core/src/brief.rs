@@ -27,6 +27,9 @@ pub struct Brief {
     /// Who produces the answer, if not a model of this server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producer: Option<Producer>,
+    /// The tools that the server offers to the model and runs itself, by name. With none there are no rounds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
 }
 
 impl Brief {
@@ -48,6 +51,7 @@ impl Default for Brief {
             prompt: None,
             answer_id: None,
             producer: None,
+            tools: Vec::new(),
         }
     }
 }

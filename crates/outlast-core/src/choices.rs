@@ -21,6 +21,41 @@ pub enum ToolStream {
     Stderr,
 }
 
+/// How a tool ended, where that is not told by its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// It began, and nobody can tell how far it came: the sandbox or its record of the execution is gone.
+    Unknown,
+}
+
+/// What last happened to a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SandboxState {
+    /// Made, with an empty workspace.
+    Created,
+    Resumed,
+    Paused,
+    Killed,
+    /// Found missing.
+    Lost,
+    /// Made, with the files of the last checkpoint.
+    Restored,
+}
+
+impl SandboxState {
+    /// Whether tools can run in it.
+    pub fn is_running(self) -> bool {
+        matches!(self, SandboxState::Created | SandboxState::Resumed | SandboxState::Restored)
+    }
+
+    /// Whether it is gone for good: the next one has another id.
+    pub fn is_gone(self) -> bool {
+        matches!(self, SandboxState::Killed | SandboxState::Lost)
+    }
+}
+
 /// A person's decision about a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]

@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{ConversationId, Entry, Generation, GenerationId, Seq, Timestamp, UserId};
+use crate::{
+    Always, ConversationId, Entry, Generation, GenerationId, OwedStop, Sandbox, Seq, Timestamp, UserId,
+};
 
 /// The transcript is not part of it, because it may be long and no rule reads it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +27,18 @@ pub struct Conversation {
     pub current: Option<Generation>,
     /// Generations that wait for their turn, oldest first.
     pub queue: VecDeque<Generation>,
+    /// The sandbox, from the first one on.
+    #[serde(default)]
+    pub sandbox: Option<Sandbox>,
+    /// What people decided once and for all.
+    #[serde(default)]
+    pub always: Vec<Always>,
+    /// Executions of generations that ended, until they are known to be dead.
+    #[serde(default)]
+    pub owed_stops: Vec<OwedStop>,
+    /// The files that the agent worked on.
+    #[serde(default)]
+    pub files: Vec<Value>,
 }
 
 impl Conversation {
@@ -41,6 +55,10 @@ impl Conversation {
             begun: false,
             current: None,
             queue: VecDeque::new(),
+            sandbox: None,
+            always: Vec::new(),
+            owed_stops: Vec::new(),
+            files: Vec::new(),
         }
     }
 

@@ -30,11 +30,14 @@ pub fn decide(
             if state.seq.0 > 0 {
                 return Err(Refusal::AlreadyExists);
             }
-            entries.of_conversation(request, Event::ConversationUpdated { title: title.map(Some), metadata });
+            entries.of_conversation(
+                request,
+                Event::ConversationUpdated { title: title.map(Some), metadata, files: None },
+            );
         }
         Command::Update { title, metadata } => {
             if title.is_some() || metadata.is_some() {
-                entries.of_conversation(None, Event::ConversationUpdated { title, metadata });
+                entries.of_conversation(None, Event::ConversationUpdated { title, metadata, files: None });
             }
         }
         Command::Start(start) => decide_start(state, start, facts, &mut entries)?,
@@ -89,7 +92,7 @@ fn decide_start(
     let Start { generation, message, request, digest, role, parts, brief, when_busy } = start;
     let content = plain_text(&parts);
     if let Some(title) = first_title(state, role, &content) {
-        let titled = Event::ConversationUpdated { title: Some(Some(title)), metadata: None };
+        let titled = Event::ConversationUpdated { title: Some(Some(title)), metadata: None, files: None };
         entries.of_conversation(None, titled);
     }
     let said = Message {
@@ -104,7 +107,7 @@ fn decide_start(
         seq: entries.next_seq(),
         created_at: entries.now(),
     };
-    entries.of_new(&generation, &request, Event::MessageAdded { message: said });
+    entries.of_new(&generation, &request, Event::MessageAdded { message: said, resumes: false });
     let model = brief.model.clone();
     let metadata = brief.metadata.filter(|metadata| !metadata.is_null()); // null and absent are the same
     let brief = Box::new(Brief { metadata, ..brief });
@@ -180,8 +183,8 @@ fn decide_approval(state: &Conversation, decide: Decide, entries: &mut Entries) 
     if let Some(earlier) = &asked.decided {
         return Err(Refusal::AlreadyDecided(earlier.clone())); // the first decision counts
     }
-    let Decided { decision, by, reason, always } = decided;
-    entries.of(generation, Event::ApprovalResolved { tool_use_id, decision, by, reason, always });
+    let Decided { decision, by, reason, always, pattern } = decided;
+    entries.of(generation, Event::ApprovalResolved { tool_use_id, decision, by, reason, always, pattern });
     Ok(())
 }
 

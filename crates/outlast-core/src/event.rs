@@ -2,22 +2,18 @@
 //!
 //! The log outlives the code: an event may gain an optional field; it never loses, renames or reuses one.
 
+mod kinds;
+
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::json::json_bytes;
 use crate::{
-    Brief, CancelReason, Decision, GenerationId, Message, MessageId, RequestId, RetryOf, Seq, Timestamp,
-    ToolStream,
+    Brief, CancelReason, CheckpointId, Decision, ExecutionId, GenerationId, Message, MessageId, Outcome,
+    Patterns, RequestId, RetryOf, SandboxId, SandboxState, Seq, Timestamp, ToolStream,
 };
 
-/// Counted for each event in addition to its bytes; the next constant is counted for each message. So an
-/// answer of many tiny events or messages reaches its limit too.
-const EVENT_BYTES: usize = 16;
-const MESSAGE_BYTES: usize = 1024;
-
-/// An event with its position and its time.
+/// One event in its place.
 #[derive(Clone, Debug, PartialEq, ToSchema)]
 #[schema(as = LogEvent)]
 pub struct Entry {
@@ -46,10 +42,18 @@ pub enum Event {
         /// The new metadata, if it changed. Null clears it.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
         metadata: Option<Value>,
+        /// The files that the agent worked on, if they changed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        files: Option<Vec<Value>>,
     },
     /// A user's or system message was added to the transcript.
     #[serde(rename = "message.added")]
-    MessageAdded { message: Message },
+    MessageAdded {
+        message: Message,
+        /// Whether this message tells the model where an interrupted run stands, which then goes on.
+        #[serde(default, skip_serializing_if = "is_false")]
+        resumes: bool,
+    },
     /// A generation was accepted. It runs when its turn comes.
     #[serde(rename = "generation.queued")]
     GenerationQueued {
@@ -63,7 +67,8 @@ pub enum Event {
         #[serde(flatten)]
         brief: Box<Brief>,
     },
-    /// An attempt starts: the model is called, or a worker has claimed the generation.
+    /// An attempt begins: the model is called, or a worker has claimed the generation. After the tools of a round
+    /// it begins the next round.
     #[serde(rename = "chat.started")]
     ChatStarted { model: String, attempt: u32 },
     /// The assistant starts a new message.
@@ -89,6 +94,9 @@ pub enum Event {
         /// How many pieces from the upstream this event combines.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         chunks: u32,
+        /// The vendor's signature of the thinking that ends here. The vendor wants it back with the thinking.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
     },
     /// The model calls a tool. The call is a message of its own.
     #[serde(rename = "tool.start")]
@@ -99,10 +107,37 @@ pub enum Event {
         /// Its arguments: an object, or the model's literal text if that is not a JSON object.
         tool_input: Value,
     },
-    /// A running tool wrote something.
+    /// The answer of this round is complete: nothing in it can be retracted any more.
+    #[serde(rename = "round.ended")]
+    RoundEnded {
+        round: u32,
+        /// Why the model stopped, if it asked for no tools: only the summary of the files is left to do.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        finish_reason: Option<String>,
+    },
+    /// A tool call is about to run. Recorded before anything is started: an execution runs at most once by its id.
+    #[serde(rename = "tool.began")]
+    ToolBegan {
+        tool_use_id: String,
+        execution_id: ExecutionId,
+        /// Whether the tool changes nothing.
+        #[serde(default, skip_serializing_if = "is_false")]
+        read_only: bool,
+    },
+    /// A tool wrote something while it ran.
     #[serde(rename = "tool.output")]
-    ToolOutput { tool_use_id: String, stream: ToolStream, text: String },
-    /// A tool has finished. Its result is added to the message of the call.
+    ToolOutput {
+        tool_use_id: String,
+        stream: ToolStream,
+        text: String,
+        /// Where this begins in its stream, in bytes. Absent for tools that a worker runs.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        offset: Option<u64>,
+        /// How many bytes of the stream this is, where the text has another length because they are not UTF-8.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
+    },
+    /// A tool is done. Its result joins the message that called it.
     #[serde(rename = "tool.end")]
     ToolEnd {
         /// The message of the call.
@@ -110,6 +145,34 @@ pub enum Event {
         tool_use_id: String,
         result: Value,
         is_error: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+        /// `unknown` if the tool began and nobody can tell how far it came.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outcome: Option<Outcome>,
+    },
+    /// A tool that was running when its generation ended is dead.
+    #[serde(rename = "tool.stopped")]
+    ToolStopped { tool_use_id: String, execution_id: ExecutionId },
+    /// The sandbox of the conversation was made, paused, resumed, killed, found missing, or made again.
+    #[serde(rename = "sandbox.changed")]
+    SandboxChanged { sandbox_id: SandboxId, state: SandboxState, reason: String },
+    /// The workspace was saved.
+    #[serde(rename = "checkpoint.taken")]
+    CheckpointTaken {
+        checkpoint_id: CheckpointId,
+        files: u64,
+        bytes: u64,
+        /// What `git` or the manifest says about the workspace.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        truth: Option<String>,
+    },
+    /// The workspace could not be saved, or could not be restored from the checkpoint that is named.
+    #[serde(rename = "checkpoint.failed")]
+    CheckpointFailed {
+        reason: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        checkpoint_id: Option<CheckpointId>,
     },
     /// A tool call waits for a person's decision.
     #[serde(rename = "approval.requested")]
@@ -130,9 +193,12 @@ pub enum Event {
         by: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// Whether the decision is meant for every later call of this tool.
+        /// Whether the decision holds for every further call of this tool in this conversation.
         #[serde(default, skip_serializing_if = "is_false")]
         always: bool,
+        /// The arguments that `always` is limited to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pattern: Option<Patterns>,
     },
     /// The token counts of the attempt, as reported by the upstream.
     #[serde(rename = "usage")]
@@ -153,7 +219,7 @@ pub enum Event {
     #[serde(rename = "chat.interrupted")]
     ChatInterrupted {
         reason: String,
-        /// How many rounds of tools had run.
+        /// The round it stopped in; 0 if it has no tools.
         round: u32,
     },
     /// An interrupted generation continues.
@@ -173,98 +239,7 @@ pub enum Event {
     ChatCancelled { reason: CancelReason },
 }
 
-/// Writes down what depends on the kind of an event alone, once for each kind. The compiler misses no row.
-macro_rules! kinds {
-    ($($variant:ident $name:literal $by:ident $in_lists:ident;)*) => {
-        impl Event {
-            /// Every name that can stand in `type`.
-            pub const KINDS: &'static [&'static str] = &[$($name),*];
-
-            /// Its name on the wire.
-            pub fn kind(&self) -> &'static str {
-                match self { $(Event::$variant { .. } => $name),* }
-            }
-
-            /// Whether a worker appends this, or its claim.
-            pub(crate) fn is_produced(&self) -> bool {
-                match self { $(Event::$variant { .. } => columns::$by),* }
-            }
-
-            /// Whether somebody who lists generations would see a difference: their status, attempt or question.
-            pub(crate) fn changes_generation(&self) -> bool {
-                match self { $(Event::$variant { .. } => columns::$in_lists),* }
-            }
-        }
-    };
-}
-
-/// The words of the table below.
-mod columns {
-    pub(super) const WORKER: bool = true;
-    pub(super) const SERVER: bool = false;
-    pub(super) const LISTED: bool = true;
-    pub(super) const UNLISTED: bool = false;
-}
-
-kinds! {
-    ConversationUpdated     "conversation.updated"      SERVER UNLISTED;
-    MessageAdded            "message.added"             SERVER UNLISTED;
-    GenerationQueued        "generation.queued"         SERVER LISTED;
-    ChatStarted             "chat.started"              WORKER LISTED;
-    AssistantSegmentStarted "assistant.segment.started" WORKER UNLISTED;
-    AssistantSegmentEnded   "assistant.segment.ended"   WORKER UNLISTED;
-    ChatDelta               "chat.delta"                WORKER UNLISTED;
-    ThinkingDelta           "thinking.delta"            WORKER UNLISTED;
-    ToolStart               "tool.start"                WORKER UNLISTED;
-    ToolOutput              "tool.output"               WORKER UNLISTED;
-    ToolEnd                 "tool.end"                  WORKER UNLISTED;
-    ApprovalRequested       "approval.requested"        WORKER LISTED;
-    ApprovalResolved        "approval.resolved"         SERVER LISTED;
-    Usage                   "usage"                     WORKER UNLISTED;
-    AttemptRetracted        "attempt.retracted"         SERVER LISTED;
-    RetryScheduled          "retry.scheduled"           SERVER LISTED;
-    ChatInterrupted         "chat.interrupted"          SERVER LISTED;
-    ChatResumed             "chat.resumed"              SERVER LISTED;
-    ChatDone                "chat.done"                 WORKER LISTED;
-    ChatError               "chat.error"                WORKER LISTED;
-    ChatCancelled           "chat.cancelled"            SERVER LISTED;
-}
-
-impl Event {
-    /// Whether nothing of this generation can follow.
-    pub fn is_end(&self) -> bool {
-        matches!(self, Event::ChatDone { .. } | Event::ChatError { .. } | Event::ChatCancelled { .. })
-    }
-
-    /// What this adds to the cost of its answer.
-    pub(crate) fn answer_bytes(&self) -> usize {
-        match self {
-            Event::ChatDelta { text, .. }
-            | Event::ThinkingDelta { text, .. }
-            | Event::ToolOutput { text, .. } => text.len() + EVENT_BYTES,
-            Event::AssistantSegmentStarted { .. } => MESSAGE_BYTES,
-            Event::ToolStart { tool_use_id, tool_name, tool_input, .. }
-            | Event::ApprovalRequested { tool_use_id, tool_name, tool_input, .. } => {
-                tool_use_id.len() + tool_name.len() + json_bytes(tool_input) + MESSAGE_BYTES
-            }
-            Event::ToolEnd { result, .. } => json_bytes(result) + EVENT_BYTES,
-            _ => 0,
-        }
-    }
-
-    /// Whether this only adds text to the open segment.
-    pub fn is_text(&self) -> bool {
-        matches!(self, Event::ChatDelta { .. } | Event::ThinkingDelta { .. })
-    }
-
-    /// Whether this is one of many small pieces: text or tool output. Such events change no document, and in
-    /// some durability modes they are saved late.
-    pub fn is_stream(&self) -> bool {
-        self.is_text() || matches!(self, Event::ToolOutput { .. })
-    }
-}
-
-/// Serde reads null as "absent". Here null is a value that somebody set.
+/// Serde reads null as "absent"; here it is a value that somebody set.
 fn even_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::generation::{Counters, Phase, Progress, ScheduledRetry, Segment};
+use crate::generation::{Counters, Phase, Progress, Rounds, ScheduledRetry, Segment};
 use crate::{
     Approval, Brief, Conversation, ConversationId, Generation, GenerationId, MessageId, MessageStatus, Part,
     Producer, RequestId, RetryOf, Role, Seq, Timestamp, UserId,
@@ -105,6 +105,10 @@ impl From<FirstConversation> for Conversation {
             begun: first.opening.is_some(),
             current: first.current.map(Into::into),
             queue: first.queue.into_iter().map(Into::into).collect(),
+            sandbox: None,
+            always: Vec::new(),
+            owed_stops: Vec::new(),
+            files: Vec::new(),
         }
     }
 }
@@ -114,7 +118,7 @@ impl From<FirstGeneration> for Generation {
         let ended =
             matches!(first.phase, Phase::Completed { .. } | Phase::Cancelled { .. } | Phase::Failed { .. });
         let bytes = |part: &Part| match part {
-            Part::Text { text } | Part::Thinking { text } => text.len(),
+            Part::Text { text } | Part::Thinking { text, .. } => text.len(),
             Part::ToolUse { .. } | Part::ToolResult { .. } | Part::Image { .. } => 0,
         };
         let parts = || first.segments.iter().flat_map(|segment| &segment.parts);
@@ -138,6 +142,7 @@ impl From<FirstGeneration> for Generation {
                 prompt: None,
                 answer_id: first.answer_id,
                 producer: first.producer,
+                tools: Vec::new(),
             },
             prompt_seq: first.prompt_seq,
             progress: Progress {
@@ -158,6 +163,7 @@ impl From<FirstGeneration> for Generation {
                 only_text,
                 open,
                 approvals: first.approvals,
+                rounds: Rounds::default(),
             },
             counters: Counters {
                 failures: first.failures,
@@ -166,6 +172,7 @@ impl From<FirstGeneration> for Generation {
                 input_tokens: first.input_tokens,
                 output_tokens: first.output_tokens,
                 chunks_received: first.chunks_received,
+                worked_ms: 0,
             },
         }
     }

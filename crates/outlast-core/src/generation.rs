@@ -4,11 +4,12 @@
 //! however long the answer is.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    Approval, Brief, CancelReason, GenerationId, MessageId, MessageStatus, Part, RequestId, RetryOf, Role,
-    Seq, Timestamp,
+    Approval, Brief, CancelReason, Execution, ExecutionId, GenerationId, MessageId, MessageStatus, Part,
+    RequestId, RetryOf, Role, SandboxId, Seq, Timestamp,
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +63,63 @@ pub struct Progress {
     pub open: Vec<Segment>,
     /// The questions to a person, decided or not, oldest first.
     pub approvals: Vec<Approval>,
+    /// How far the rounds of an agent have come.
+    #[serde(default)]
+    pub rounds: Rounds,
+}
+
+/// The rounds of an agent: one model answer and the tools it asked for, again and again.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Rounds {
+    /// The current round, from 1; 0 before the first attempt, and always if there are no tools.
+    pub round: u32,
+    /// Rounds of the failed generations that this one takes up.
+    pub inherited: u32,
+    pub stage: Stage,
+    /// Where each settled round ended, oldest first: of this generation and of those it takes up.
+    pub ends: Vec<Seq>,
+    /// The failed generations that this one takes up, oldest first: their settled rounds are part of its context.
+    pub of: Vec<GenerationId>,
+    /// Tool calls that have begun and not ended.
+    pub executions: Vec<Execution>,
+    /// The ids of all tool calls, which models repeat.
+    pub call_ids: Vec<String>,
+    /// Tool calls of the current round whose outcome is unknown.
+    pub unknown: Vec<String>,
+    /// Whether a tool call that may change files has begun.
+    pub touched: bool,
+    /// Why the model stopped, in stage `Finishing`.
+    pub finish_reason: Option<String>,
+    /// A person resumed it: the sandbox is asked what is true before it goes on.
+    pub resuming: bool,
+    /// A person wants the paused sandbox awake.
+    pub woken: bool,
+    /// The sandbox it works in, and whether that sleeps.
+    pub sandbox: Option<SandboxId>,
+    pub paused: bool,
+}
+
+impl Rounds {
+    /// How many rounds are settled, those of the generations that it takes up included.
+    pub fn settled(&self) -> u32 {
+        match (self.round, self.stage) {
+            (0, _) => self.inherited,
+            (round, Stage::Answering) => round - 1,
+            (round, Stage::Tools | Stage::Finishing) => round,
+        }
+    }
+}
+
+/// What is left to do in a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// The model answers.
+    #[default]
+    Answering,
+    /// The answer is settled, and its tools run.
+    Tools,
+    /// The last answer is settled; the workspace is saved and what changed is summarised.
+    Finishing,
 }
 
 /// Counters. Attempts that were lost with their owner do not count as failures, because they say nothing
@@ -79,6 +137,9 @@ pub struct Counters {
     pub output_tokens: u64,
     /// Pieces received from the upstream.
     pub chunks_received: u64,
+    /// Time at work that is over: what it waited for people does not count.
+    #[serde(default)]
+    pub worked_ms: u64,
 }
 
 /// The next attempt, and why the last one failed.
@@ -155,6 +216,9 @@ impl Generation {
     pub fn status(&self) -> GenerationStatus {
         match self.progress.phase {
             Phase::Queued => GenerationStatus::Queued,
+            Phase::Running if self.waits_for_a_decision() && self.progress.rounds.paused => {
+                GenerationStatus::Paused
+            }
             Phase::Running if self.waits_for_a_decision() => GenerationStatus::AwaitingApproval,
             Phase::Running | Phase::Retrying { .. } => GenerationStatus::Running,
             Phase::Interrupted => GenerationStatus::Interrupted,
@@ -164,9 +228,26 @@ impl Generation {
         }
     }
 
-    /// Whether it uses the server or an upstream now. A generation that waits for a person does not.
+    /// Whether the server runs its tools, in rounds.
+    pub fn is_agent(&self) -> bool {
+        !self.brief.tools.is_empty() && !self.brief.is_for_worker() && self.prompt_seq.is_none()
+    }
+
+    /// Whether it uses the server or its upstream now. One that waits for a person does not.
     pub fn is_at_work(&self) -> bool {
-        matches!(self.progress.phase, Phase::Running | Phase::Retrying { .. }) && !self.waits_for_a_decision()
+        matches!(self.progress.phase, Phase::Running | Phase::Retrying { .. }) && !self.is_blocked()
+    }
+
+    /// Whether nothing can be done before a person decides. An agent runs the calls before the first undecided one.
+    pub(crate) fn is_blocked(&self) -> bool {
+        let rounds = &self.progress.rounds;
+        if !self.is_agent() {
+            return self.waits_for_a_decision();
+        }
+        let first = self.open_calls().next();
+        let undecided = |id: &str| self.pending_approvals().any(|asked| asked.tool_use_id == id);
+        let undecided = first.is_some_and(|(id, _)| undecided(id));
+        rounds.stage == Stage::Tools && !rounds.resuming && rounds.executions.is_empty() && undecided
     }
 
     /// Why it ended, for programs, and the error message, for people.
@@ -184,7 +265,25 @@ impl Generation {
         self.progress.open.iter().filter_map(|open| Some((open.tool_use_id()?, &open.message)))
     }
 
-    /// The undecided questions, oldest first.
+    /// A tool call without a result: its name and its input.
+    pub fn call(&self, tool_use_id: &str) -> Option<(&str, &Value)> {
+        let parts = self.progress.open.iter().flat_map(|open| &open.parts);
+        parts.into_iter().find_map(|part| match part {
+            Part::ToolUse { id, name, input } if id == tool_use_id => Some((name.as_str(), input)),
+            Part::ToolUse { .. }
+            | Part::Text { .. }
+            | Part::Thinking { .. }
+            | Part::Image { .. }
+            | Part::ToolResult { .. } => None,
+        })
+    }
+
+    /// An execution that has not ended.
+    pub fn execution(&self, id: &ExecutionId) -> Option<&Execution> {
+        self.progress.rounds.executions.iter().find(|execution| execution.id == *id)
+    }
+
+    /// The questions that nobody has decided yet, oldest first.
     pub fn pending_approvals(&self) -> impl Iterator<Item = &Approval> {
         self.progress.approvals.iter().filter(|approval| approval.decided.is_none() && !self.ended())
     }
@@ -202,7 +301,9 @@ impl Generation {
     /// The id for the next text, if it is determined: that of the open message, or for the first message the
     /// one that the client chose.
     pub fn next_message(&self) -> Option<&MessageId> {
-        let wanted = self.brief.answer_id.as_ref().filter(|id| !self.progress.shown.contains(id));
+        let rounds = &self.progress.rounds;
+        let is_used = rounds.settled() > rounds.inherited; // by the first round
+        let wanted = self.brief.answer_id.as_ref().filter(|id| !is_used && !self.progress.shown.contains(id));
         self.open_segment().map(|segment| &segment.message).or(wanted)
     }
 

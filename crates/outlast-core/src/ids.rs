@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 macro_rules! id {
@@ -61,13 +62,29 @@ id!(
     UserId
 );
 id!(
-    /// A sandbox, where the tools of one conversation run.
+    /// A sandbox. A conversation has at most one at a time; a new one has a new id.
     SandboxId
 );
 id!(
-    /// One run of a program in a sandbox. A sandbox runs it at most once.
+    /// One run of a tool call in a sandbox. The sandbox runs it at most once by this id.
     ExecutionId
 );
+id!(
+    /// The files of a workspace at one moment.
+    CheckpointId
+);
+
+/// A hash of `parts`, as part of an id. Ids that the core gives are computed from the state and the place in the log,
+/// so a decision that is made again after a crash gives the same ones.
+pub(crate) fn derived(prefix: &str, parts: &[&str]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_be_bytes()); // so that no two lists of parts run together
+        hash.update(part);
+    }
+    let hex: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+    format!("{prefix}_{hex}")
+}
 
 /// An event's position in its conversation: 1, 2, 3, … without gaps. Zero means "before the first event".
 #[derive(

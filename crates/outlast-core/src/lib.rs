@@ -28,8 +28,10 @@ mod first;
 mod ids;
 mod json;
 mod message;
+mod policy;
 mod retention;
 mod rules;
+mod sandbox;
 mod telling;
 mod time;
 mod view;
@@ -41,7 +43,7 @@ mod testing;
 
 pub use approval::{Approval, Decided, approval_hash};
 pub use brief::Brief;
-pub use choices::{CancelReason, Decision, Producer, RetryMode, RetryOf, ToolStream};
+pub use choices::{CancelReason, Decision, Outcome, Producer, RetryMode, RetryOf, SandboxState, ToolStream};
 pub use codec::{DecodeError, Head, Heads, decode, encode, head};
 pub use command::{
     Command, Decide, Earlier, Facts, QUEUE_MAX, Refusal, Retry, Start, TOOL_BYTES_MAX, WhenBusy,
@@ -56,16 +58,22 @@ pub use documents::{
 };
 pub use event::{Entry, Event};
 pub use first::read_state;
-pub use generation::{Counters, Generation, GenerationStatus, Phase, Progress, ScheduledRetry, Segment};
-pub use ids::{ConversationId, ExecutionId, GenerationId, MessageId, RequestId, SandboxId, Seq, UserId};
+pub use generation::{
+    Counters, Generation, GenerationStatus, Phase, Progress, Rounds, ScheduledRetry, Segment, Stage,
+};
+pub use ids::{
+    CheckpointId, ConversationId, ExecutionId, GenerationId, MessageId, RequestId, SandboxId, Seq, UserId,
+};
 pub use json::{DEPTH_MAX, depth};
 pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};
-pub use next::{Effect, Next, Surroundings, due, next};
+pub use next::{Effect, Ensure, Next, Surroundings, due, next};
 pub use observe::observe;
-pub use report::{CallEnd, Piece, Report, Streamed};
+pub use policy::{PatternRule, Patterns, Policy, ToolRule, ToolRules};
+pub use report::{CallEnd, Change, FileChange, Output, Piece, Ran, Report, RunEnd, Streamed};
 pub use retention::Retention;
 pub use rules::{
     Durability, Failure, FailureClass, LOST_IN_A_ROW_MAX, RETRY_WAIT_MAX, Recovery, Rules, retry_delay,
 };
+pub use sandbox::{Always, Checkpoint, Execution, Offsets, OwedStop, Sandbox};
 pub use time::Timestamp;
 pub use view::{ActiveRun, ConversationView, LastEnd, QueuedRun, Transcript, view};

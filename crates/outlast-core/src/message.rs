@@ -67,6 +67,9 @@ pub enum Part {
     /// The model's thinking, if it shows it.
     Thinking {
         text: String,
+        /// The vendor's signature, if it gave one: it takes this thinking back only with it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
     },
     /// An image from the user.
     Image {
@@ -93,13 +96,23 @@ pub enum Part {
     },
 }
 
-/// Adds text to the last part if that is of the same kind, otherwise adds a part.
+/// Adds text to the last part if it is of the same kind, else opens a new one. Thinking that is signed is complete.
 pub(crate) fn push_text(parts: &mut Vec<Part>, kind: TextKind, added: &str) {
     match (parts.last_mut(), kind) {
         (Some(Part::Text { text }), TextKind::Answer) => text.push_str(added),
-        (Some(Part::Thinking { text }), TextKind::Thinking) => text.push_str(added),
+        (Some(Part::Thinking { text, signature: None }), TextKind::Thinking) => text.push_str(added),
         (_, TextKind::Answer) => parts.push(Part::Text { text: added.to_owned() }),
-        (_, TextKind::Thinking) => parts.push(Part::Thinking { text: added.to_owned() }),
+        (_, TextKind::Thinking) => {
+            parts.push(Part::Thinking { text: added.to_owned(), signature: None });
+        }
+    }
+}
+
+/// Signs the thinking that was last added to. A signature without any is of thinking that the vendor does not show.
+pub(crate) fn sign(parts: &mut Vec<Part>, by_vendor: &str) {
+    match parts.last_mut() {
+        Some(Part::Thinking { signature: signature @ None, .. }) => *signature = Some(by_vendor.to_owned()),
+        _ => parts.push(Part::Thinking { text: String::new(), signature: Some(by_vendor.to_owned()) }),
     }
 }
 

@@ -56,6 +56,7 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
                 entries.of(generation, Event::ChatCancelled { reason: CancelReason::Abandoned });
             }
         }
+        _ => {}
     }
     entries.finish()
 }

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::ToolRules;
+
+/// What an operator may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// What happens to a generation that a crash interrupted.
@@ -19,6 +22,22 @@ pub struct Rules {
     pub answer_bytes: usize,
     /// The models that can continue a partial answer. Their failed attempts are not withdrawn.
     pub prefill: BTreeSet<String>,
+    /// What holds for each tool that the server runs.
+    pub tools: ToolRules,
+    /// How many rounds an agent may take.
+    pub max_rounds: u32,
+    /// How many tokens all its model calls may cost together.
+    pub max_tokens: Option<u64>,
+    /// How long it may work. Waiting for a person does not count.
+    pub max_time: Option<Duration>,
+    /// How long the sandbox stays awake while a person is asked.
+    pub approval_pause: Duration,
+    /// How long the sandbox stays awake while nothing is under way.
+    pub sandbox_idle_pause: Duration,
+    /// How long a paused sandbox is kept.
+    pub sandbox_kill: Duration,
+    /// How old a checkpoint may be when an interrupted run whose sandbox is gone is resumed.
+    pub checkpoint_age: Duration,
 }
 
 impl Rules {
@@ -42,6 +61,14 @@ impl Default for Rules {
             worker_silence: Duration::from_secs(30),
             answer_bytes: 8 * 1024 * 1024,
             prefill: BTreeSet::new(),
+            tools: ToolRules::new(),
+            max_rounds: 50,
+            max_tokens: None,
+            max_time: None,
+            approval_pause: Duration::from_secs(5 * 60),
+            sandbox_idle_pause: Duration::from_secs(15 * 60),
+            sandbox_kill: Duration::from_secs(24 * 60 * 60),
+            checkpoint_age: Duration::from_secs(25 * 60),
         }
     }
 }

@@ -69,14 +69,22 @@ impl<'a> Telling<'a> {
                 self.event(Event::ToolStart { message_id, tool_use_id, tool_name, tool_input });
             }
             Piece::ToolOutput { id: tool_use_id, stream, text } => {
-                self.event(Event::ToolOutput { tool_use_id, stream, text });
+                self.event(Event::ToolOutput { tool_use_id, stream, text, offset: None, bytes: None });
             }
             Piece::ToolEnd { id: tool_use_id, result, is_error } => {
                 let asked = self.called.iter().position(|(id, _)| *id == tool_use_id);
                 // A result without a call is ignored.
                 if let Some(place) = asked {
                     let (_, message_id) = self.called.remove(place);
-                    self.event(Event::ToolEnd { message_id, tool_use_id, result, is_error });
+                    let (exit_code, outcome) = (None, None);
+                    self.event(Event::ToolEnd {
+                        message_id,
+                        tool_use_id,
+                        result,
+                        is_error,
+                        exit_code,
+                        outcome,
+                    });
                 }
             }
             Piece::Approval { id: tool_use_id, name: tool_name, input: tool_input } => {
@@ -84,6 +92,7 @@ impl<'a> Telling<'a> {
                 let hash = approval_hash(&tool_name, &tool_input, self.generation.progress.attempt);
                 self.event(Event::ApprovalRequested { tool_use_id, tool_name, tool_input, hash });
             }
+            Piece::Signature { signature } => self.sign(signature),
             Piece::Usage { input_tokens, output_tokens } => {
                 self.event(Event::Usage { input_tokens, output_tokens });
             }
@@ -100,19 +109,28 @@ impl<'a> Telling<'a> {
             return;
         }
         self.withheld.clear();
-        let message_id = match &self.open {
-            Some(open) => open.clone(),
-            None => {
-                let message_id = self.begin();
-                self.open = Some(message_id.clone());
-                self.event(Event::AssistantSegmentStarted { message_id: message_id.clone() });
-                message_id
-            }
-        };
+        let message_id = self.segment();
         self.event(match kind {
             TextKind::Answer => Event::ChatDelta { message_id, text, chunks },
-            TextKind::Thinking => Event::ThinkingDelta { message_id, text, chunks },
+            TextKind::Thinking => Event::ThinkingDelta { message_id, text, chunks, signature: None },
         });
+    }
+
+    fn sign(&mut self, signature: String) {
+        let message_id = self.segment();
+        let (text, chunks, signature) = (String::new(), 0, Some(signature));
+        self.event(Event::ThinkingDelta { message_id, text, chunks, signature });
+    }
+
+    /// The message that text is added to, which begins if none is open.
+    fn segment(&mut self) -> MessageId {
+        if let Some(open) = &self.open {
+            return open.clone();
+        }
+        let message_id = self.begin();
+        self.open = Some(message_id.clone());
+        self.event(Event::AssistantSegmentStarted { message_id: message_id.clone() });
+        message_id
     }
 
     fn begin(&mut self) -> MessageId {

@@ -61,6 +61,7 @@ impl Config {
                 answer_bytes: self.limits.answer_bytes,
                 prefill: self.prefilled(),
                 worker_silence: self.timeouts.worker_silence,
+                ..Rules::default()
             },
             durability: match self.durability.mode {
                 DurabilityMode::Commit => Durability::Commit,

@@ -81,7 +81,9 @@ fn must_know_tools(generation: &Generation, pieces: &[Piece]) -> Result<(), Refu
             }
             Piece::ToolOutput { id, text, .. } => (id, text.len()),
             Piece::ToolEnd { id, result, .. } => (id, json_bytes(result)),
-            Piece::Text { .. } | Piece::Approval { .. } | Piece::Usage { .. } => continue,
+            Piece::Text { .. } | Piece::Signature { .. } | Piece::Approval { .. } | Piece::Usage { .. } => {
+                continue;
+            }
         };
         let known = open.iter().position(|known| known == id);
         let known = known.ok_or_else(|| Refusal::NotCalled { tool_use_id: id.clone() })?;

@@ -60,9 +60,9 @@ fn o2_thinking_and_text_share_a_segment_in_order() {
     assert_eq!(
         said.parts,
         [
-            Part::Thinking { text: "Hmm.".into() },
+            Part::Thinking { text: "Hmm.".into(), signature: None },
             Part::Text { text: "Hello".into() },
-            Part::Thinking { text: "Good.".into() }
+            Part::Thinking { text: "Good.".into(), signature: None }
         ]
     );
 }

@@ -71,7 +71,8 @@ fn advance(world: &mut World, person: Person) -> bool {
 
 /// Removes what a crash may change: attempts, positions, times, and ids that contain the attempt.
 fn timeless(mut value: Value) -> Value {
-    const CHANGING: [&str; 7] = ["attempt", "failures", "lost", "tokens", "chunks", "until", "produced"];
+    const CHANGING: [&str; 8] =
+        ["attempt", "failures", "lost", "tokens", "chunks", "until", "produced", "worked"];
     match &mut value {
         Value::Object(fields) => {
             for (name, field) in fields.iter_mut() {

@@ -67,7 +67,8 @@ pub(crate) fn retry(of: &str, mode: RetryMode, generation: &str) -> Command {
 }
 
 pub(crate) fn decide_about(tool_use_id: &str, decision: Decision) -> Command {
-    let decided = Decided { decision, by: "ann".into(), reason: Some("I say so".into()), always: false };
+    let reason = Some("I say so".into());
+    let decided = Decided { decision, by: "ann".into(), reason, always: false, pattern: None };
     let (generation, tool_use_id) = (super::G1.into(), tool_use_id.into());
     Command::Decide(Decide { generation, tool_use_id, hash: None, decided })
 }

@@ -29,7 +29,8 @@ pub(crate) fn asked_saying(generation: &str, text: &str) -> Past {
         seq: Seq::ZERO, // set by `given`
         created_at: CREATED,
     };
-    [of(generation, Event::MessageAdded { message }), queued(generation, generation, None)].concat()
+    [of(generation, Event::MessageAdded { message, resumes: false }), queued(generation, generation, None)]
+        .concat()
 }
 
 fn queued(generation: &str, asked: &str, retry_of: Option<RetryOf>) -> Past {
@@ -103,5 +104,5 @@ pub(crate) fn answered(generation: &str, text: &str) -> Past {
 }
 
 pub(crate) fn titled(title: &str) -> Past {
-    vec![(None, Event::ConversationUpdated { title: Some(Some(title.into())), metadata: None })]
+    vec![(None, Event::ConversationUpdated { title: Some(Some(title.into())), metadata: None, files: None })]
 }

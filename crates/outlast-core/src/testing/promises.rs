@@ -35,7 +35,7 @@ pub(crate) fn check_log(log: &[Entry]) {
         seen.requests.insert(request);
         assert_eq!(seen.requests.len(), 1, "{id} must have one request");
         match &entry.event {
-            Event::MessageAdded { message } => {
+            Event::MessageAdded { message, .. } => {
                 assert_eq!((message.seq, message.created_at), (entry.seq, entry.ts));
                 seen.questions += u32::from(message.role == Role::User);
                 assert_eq!(seen.questions, 1, "{id} has two questions");

@@ -37,7 +37,7 @@ pub(crate) fn given(past: impl IntoIterator<Item = Past>) -> World {
     for (generation, mut event) in past.into_iter().flatten() {
         world.now = world.now.after(TICK);
         let (seq, ts) = (world.transcript.state.seq.next(), world.now);
-        if let Event::MessageAdded { message } = &mut event {
+        if let Event::MessageAdded { message, .. } = &mut event {
             (message.seq, message.created_at) = (seq, ts);
         }
         let request = generation.as_ref().map(|id| format!("request_of_{id}").into());
@@ -174,9 +174,11 @@ impl World {
             assert_ne!(self.report(report.clone()), 0, "`next` wants {report:?}, but it has no effect");
             return true;
         }
-        let wanted =
-            next.effects.into_iter().map(|Effect::CallModel { generation, attempt }| (generation, attempt));
-        let wanted = wanted.last();
+        let call = |effect| match effect {
+            Effect::CallModel { generation, attempt } => Some((generation, attempt)),
+            _ => None,
+        };
+        let wanted = next.effects.into_iter().filter_map(call).last();
         let started = wanted.is_some() && self.call != wanted;
         self.call = wanted;
         started

@@ -298,9 +298,10 @@ impl Drop for Alarm {
 /// A writer without a thread, which a test drives step by step.
 #[cfg(test)]
 pub(super) fn by_hand(folder: &std::path::Path, options: &crate::sqlite::Options) -> Writer {
-    let mut opened = crate::sqlite::opening::open(&folder.join("outlast.db"), options).unwrap();
+    let opened = crate::sqlite::opening::open(&folder.join("outlast.db"), options);
+    let mut opened = opened.expect("a temporary folder can hold a store");
     let owners = crate::owners::Owners::after(opened.fences_after);
-    let wal = Wal::of(&mut opened.db).unwrap();
+    let wal = Wal::of(&mut opened.db).expect("a new store has a write-ahead log");
     Writer {
         db: opened.db,
         shared: Arc::new(Shared::new(opened.hot, owners)),

@@ -53,7 +53,7 @@ async fn submit(
     let DecisionBody { decision, reason, always, hash, request_id: name } = body;
     request_id(&headers, name)?;
     let user = app.user();
-    let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };
+    let decided = Decided { decision, by: user.as_str().to_owned(), reason, always, pattern: None };
     let decision = ToolDecision { tool_use_id, hash, decided };
     Ok(axum::Json(app.engine().decide(&user, &id, decision).await?.into()))
 }

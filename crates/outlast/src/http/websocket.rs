@@ -241,7 +241,8 @@ impl Session {
             "approval.submit" => {
                 let Submit { generation_id, tool_use_id, decision, reason, always, hash } =
                     payload(raw, false)?;
-                let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };
+                let decided =
+                    Decided { decision, by: user.as_str().to_owned(), reason, always, pattern: None };
                 let decision = ToolDecision { tool_use_id, hash, decided };
                 let status = self.app.engine().decide(&user, &generation_id, decision).await?;
                 Ok(json!({

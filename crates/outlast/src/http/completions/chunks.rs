@@ -114,7 +114,9 @@ impl Chunks {
         }
         match event {
             Event::ChatDelta { text, .. } => self.part(&Part::Text { text: text.clone() }),
-            Event::ThinkingDelta { text, .. } => self.part(&Part::Thinking { text: text.clone() }),
+            Event::ThinkingDelta { text, .. } => {
+                self.part(&Part::Thinking { text: text.clone(), signature: None })
+            }
             Event::ToolStart { tool_use_id, tool_name, tool_input, .. } => {
                 let (id, name, input) = (tool_use_id.clone(), tool_name.clone(), tool_input.clone());
                 self.part(&Part::ToolUse { id, name, input });
@@ -141,7 +143,7 @@ impl Chunks {
     fn part(&mut self, part: &Part) {
         let delta = match part {
             Part::Text { text } => json!({"content": text}),
-            Part::Thinking { text } => json!({"reasoning_content": text}),
+            Part::Thinking { text, .. } => json!({"reasoning_content": text}),
             Part::ToolUse { id, name, input } => {
                 let mut call = tool_call(id, name, input);
                 call["index"] = json!(self.tools);

@@ -77,7 +77,7 @@ fn call(part: &Part) -> Option<Value> {
 
 fn thinking(part: &Part) -> Option<&str> {
     match part {
-        Part::Thinking { text } => Some(text),
+        Part::Thinking { text, .. } => Some(text),
         Part::Text { .. } | Part::Image { .. } | Part::ToolUse { .. } | Part::ToolResult { .. } => None,
     }
 }

@@ -1,0 +1,264 @@
+//! What events change in the rounds of an agent, in its sandbox, and in what is owed after an end.
+
+use crate::generation::{Phase, Rounds, Stage};
+use crate::message::sign;
+use crate::sandbox::{ALWAYS_MAX, Checkpoint};
+use crate::{
+    Always, Conversation, Entry, Event, Execution, Generation, MessageId, Outcome, OwedStop, RetryOf,
+    Sandbox, SandboxId, SandboxState, Segment, Seq, Timestamp,
+};
+
+/// So many failed generations hand their settled rounds on to the one that takes them up, ...
+const TAKEN_UP_MAX: usize = 16;
+/// ... and so many rounds: more than a model can read.
+const ROUND_ENDS_MAX: usize = 1024;
+
+/// So often a checkpoint of the same files is tried. A store of checkpoints that fails three times within minutes is
+/// broken, and the next change tries again.
+pub(crate) const CHECKPOINT_TRIES: u32 = 3;
+
+impl Conversation {
+    /// A generation whose turn has come works in the sandbox that is there.
+    pub(super) fn settle_in(&mut self) {
+        let Some(generation) = &mut self.current else { return };
+        let Some(sandbox) = self.sandbox.as_mut() else { return };
+        generation.progress.rounds.sandbox = (!sandbox.state.is_gone()).then(|| sandbox.id.clone());
+        // What a generation changes is what changed since the first of those it takes up began.
+        if generation.retry_of.is_none() {
+            sandbox.before = sandbox.checkpoint.as_ref().map(|checkpoint| checkpoint.id.clone());
+        }
+    }
+
+    /// The settled rounds of the generation that this one retries or continues.
+    pub(super) fn rounds_taken_up_by(&self, retry_of: Option<&RetryOf>) -> Rounds {
+        let failed =
+            self.current.as_ref().filter(|failed| Some(&failed.id) == retry_of.map(|of| &of.generation_id));
+        let Some(failed) = failed else { return Rounds::default() };
+        let rounds = &failed.progress.rounds;
+        let mut of = rounds.of.clone();
+        if !rounds.ends.is_empty() {
+            of.push(failed.id.clone());
+        }
+        of.drain(..of.len().saturating_sub(TAKEN_UP_MAX));
+        let ends = rounds.ends[rounds.ends.len().saturating_sub(ROUND_ENDS_MAX)..].to_vec();
+        Rounds {
+            inherited: rounds.settled(),
+            ends,
+            of,
+            call_ids: rounds.call_ids.clone(),
+            touched: rounds.touched,
+            ..Rounds::default()
+        }
+    }
+
+    /// What an event changes outside its generation, before the generation takes it in.
+    pub(super) fn apply_to_sandbox(&mut self, entry: &Entry) {
+        match &entry.event {
+            Event::SandboxChanged { sandbox_id, state, .. } => {
+                self.change_sandbox(sandbox_id, *state, entry.ts)
+            }
+            Event::ToolBegan { read_only, .. } => {
+                self.use_sandbox(entry.ts);
+                if let Some(sandbox) = self.sandbox.as_mut().filter(|_| !read_only) {
+                    sandbox.dirty = Some(entry.seq);
+                    (sandbox.failures, sandbox.failed_at) = (0, Timestamp::default());
+                }
+            }
+            Event::CheckpointTaken { checkpoint_id, .. } => {
+                let branch = self.branch().map(str::to_owned);
+                let touched = self.active().is_some_and(|active| active.progress.rounds.touched);
+                let Some(sandbox) = &mut self.sandbox else { return };
+                sandbox.dirty = None;
+                (sandbox.failures, sandbox.failed_at) = (0, Timestamp::default());
+                let (id, taken_at) = (checkpoint_id.clone(), entry.ts);
+                if !touched {
+                    sandbox.before = Some(id.clone()); // of what an earlier generation left behind
+                }
+                sandbox.checkpoint = Some(Checkpoint { id, taken_at, branch });
+            }
+            Event::CheckpointFailed { checkpoint_id, .. } => {
+                let Some(sandbox) = &mut self.sandbox else { return };
+                if checkpoint_id.is_some() {
+                    (sandbox.checkpoint, sandbox.before) = (None, None);
+                    return;
+                }
+                (sandbox.failures, sandbox.failed_at) = (sandbox.failures + 1, entry.ts);
+                sandbox.dirty.take_if(|_| sandbox.failures >= CHECKPOINT_TRIES);
+            }
+            Event::ToolStopped { execution_id, .. } => {
+                self.owed_stops.retain(|owed| owed.execution != *execution_id);
+            }
+            Event::ApprovalResolved { tool_use_id, decision, always, pattern, .. } => {
+                self.use_sandbox(entry.ts);
+                if *always && let Some(tool) = self.asked_tool(entry, tool_use_id) {
+                    self.always.push(Always { tool, decision: *decision, pattern: pattern.clone() });
+                    self.always.drain(..self.always.len().saturating_sub(ALWAYS_MAX));
+                }
+            }
+            event if event.is_end() => self.use_sandbox(entry.ts),
+            Event::ApprovalRequested { .. } | Event::ToolEnd { .. } | Event::ChatResumed { .. } => {
+                self.use_sandbox(entry.ts);
+            }
+            _ => {}
+        }
+    }
+
+    fn change_sandbox(&mut self, id: &SandboxId, state: SandboxState, now: Timestamp) {
+        if state.is_gone() {
+            self.owed_stops.retain(|owed| owed.sandbox != *id); // it took them with it
+        }
+        let new = Sandbox {
+            id: id.clone(),
+            state,
+            since: now,
+            used_at: now,
+            dirty: None,
+            checkpoint: None,
+            before: None,
+            failures: 0,
+            failed_at: Timestamp::default(),
+            count: 0,
+        };
+        let sandbox = self.sandbox.get_or_insert(new);
+        (sandbox.id, sandbox.state, sandbox.since) = (id.clone(), state, now);
+        match state {
+            SandboxState::Created | SandboxState::Restored => {
+                (sandbox.used_at, sandbox.dirty, sandbox.count) = (now, None, sandbox.count + 1);
+                if state == SandboxState::Created {
+                    (sandbox.checkpoint, sandbox.before) = (None, None);
+                }
+            }
+            SandboxState::Resumed => sandbox.used_at = now,
+            SandboxState::Lost | SandboxState::Killed => sandbox.dirty = None,
+            SandboxState::Paused => {}
+        }
+    }
+
+    fn use_sandbox(&mut self, now: Timestamp) {
+        if let Some(sandbox) = &mut self.sandbox {
+            sandbox.used_at = now;
+        }
+    }
+
+    fn asked_tool(&self, entry: &Entry, tool_use_id: &str) -> Option<String> {
+        let generation = self.generation(entry.generation.as_ref()?)?;
+        let mut asked = generation.progress.approvals.iter();
+        asked.find(|approval| approval.tool_use_id == tool_use_id).map(|approval| approval.tool_name.clone())
+    }
+
+    /// What the client says the branch is.
+    pub(crate) fn branch(&self) -> Option<&str> {
+        self.metadata.as_ref()?.get("branch")?.as_str()
+    }
+}
+
+impl Generation {
+    /// The answer is complete. From here on it can only be added to.
+    pub(super) fn settle(&mut self, seq: Seq, finish_reason: Option<&String>) {
+        let progress = &mut self.progress;
+        progress.shown.clear();
+        let kept = std::mem::take(&mut progress.kept);
+        progress.first_answer = kept.into_iter().next().or(progress.first_answer.take());
+        progress.only_text = true;
+        progress.rounds.ends.push(seq);
+        progress.rounds.stage = if finish_reason.is_some() { Stage::Finishing } else { Stage::Tools };
+        progress.rounds.finish_reason = finish_reason.cloned();
+        self.start_counting();
+    }
+
+    /// What was lost and what failed counts for one round.
+    fn start_counting(&mut self) {
+        (self.counters.failures, self.counters.lost_in_a_row, self.counters.answer_bytes) = (0, 0, 0);
+    }
+
+    pub(super) fn begin_round(&mut self) {
+        if !self.is_agent() {
+            return;
+        }
+        let rounds = &mut self.progress.rounds;
+        rounds.resuming = false;
+        match (rounds.round, rounds.stage) {
+            (0, _) => rounds.round = rounds.inherited + 1,
+            (_, Stage::Answering) => {}
+            (round, Stage::Tools | Stage::Finishing) => {
+                (rounds.round, rounds.stage) = (round + 1, Stage::Answering);
+                rounds.unknown.clear();
+                self.start_counting(); // the output of the tools counts for the round that had them
+            }
+        }
+    }
+
+    /// A person lets an interrupted run go on, or wakes the sandbox of one that waits.
+    pub(super) fn wake(&mut self) {
+        let interrupted = self.progress.phase == Phase::Interrupted;
+        let is_agent = self.is_agent();
+        let rounds = &mut self.progress.rounds;
+        (rounds.resuming, rounds.woken) = (interrupted && is_agent, !interrupted && is_agent);
+    }
+
+    pub(super) fn sign(&mut self, message: &MessageId, signature: Option<&str>) -> Vec<Segment> {
+        let mut open = self.progress.open.iter_mut();
+        if let (Some(segment), Some(signature)) = (open.find(|open| open.message == *message), signature) {
+            sign(&mut segment.parts, signature);
+        }
+        Vec::new()
+    }
+}
+
+impl Rounds {
+    pub(super) fn called(&mut self, tool_use_id: &str) {
+        if self.round > 0 {
+            self.call_ids.push(tool_use_id.to_owned());
+        }
+    }
+
+    /// The end of a generation leaves its running tools to the conversation.
+    pub(super) fn take_executions(&mut self) -> impl Iterator<Item = OwedStop> + use<> {
+        std::mem::take(&mut self.executions).into_iter().map(|execution| OwedStop {
+            tool_use_id: execution.tool_use_id,
+            execution: execution.id,
+            sandbox: execution.sandbox,
+        })
+    }
+
+    pub(super) fn apply(&mut self, entry: &Entry) {
+        match &entry.event {
+            Event::ToolBegan { tool_use_id, execution_id, read_only } => {
+                let Some(sandbox) = self.sandbox.clone() else { return };
+                self.touched |= !read_only;
+                self.executions.retain(|execution| execution.tool_use_id != *tool_use_id);
+                self.executions.push(Execution {
+                    tool_use_id: tool_use_id.clone(),
+                    id: execution_id.clone(),
+                    sandbox,
+                    began_seq: entry.seq,
+                    began_at: entry.ts,
+                    offsets: crate::Offsets::default(),
+                });
+            }
+            Event::ToolOutput { tool_use_id, stream, text, offset, bytes } => {
+                let mut running = self.executions.iter_mut();
+                let running = running.find(|execution| execution.tool_use_id == *tool_use_id);
+                if let (Some(execution), Some(offset)) = (running, offset) {
+                    execution.offsets.advance(*stream, offset + bytes.unwrap_or(text.len() as u64));
+                }
+            }
+            Event::ToolEnd { tool_use_id, outcome, .. } => {
+                self.executions.retain(|execution| execution.tool_use_id != *tool_use_id);
+                if *outcome == Some(Outcome::Unknown) {
+                    self.unknown.push(tool_use_id.clone());
+                }
+            }
+            Event::SandboxChanged { sandbox_id, state, .. } => {
+                self.woken = false;
+                self.paused = matches!(state, SandboxState::Paused | SandboxState::Killed);
+                self.sandbox = (!state.is_gone()).then(|| sandbox_id.clone());
+                if state.is_gone() {
+                    self.executions.clear(); // what has no end by now begins again in the next one
+                }
+            }
+            Event::MessageAdded { resumes, .. } => self.resuming &= !resumes,
+            _ => {}
+        }
+    }
+}
