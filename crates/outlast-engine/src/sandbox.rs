@@ -3,6 +3,9 @@
 //! A provider offers mechanism only: it runs programs, keeps their output and stops them. Which tool runs,
 //! when a sandbox is paused and what a lost outcome means is decided by the engine.
 
+mod local;
+mod settings;
+
 use std::collections::BTreeMap;
 use std::io;
 
@@ -10,6 +13,9 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 use outlast_core::{ExecutionId, SandboxId};
+
+pub use local::{EXECUTIONS_INSIDE, FAULT_POINTS, Local, TOOL_INSIDE};
+pub use settings::{Network, SandboxSettings};
 
 /// A provider of sandboxes.
 ///
