@@ -3,7 +3,9 @@
 //! A provider offers mechanism only: it runs programs, keeps their output and stops them. Which tool runs,
 //! when a sandbox is paused and what a lost outcome means is decided by the engine.
 
+mod local;
 mod memory;
+mod settings;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +15,9 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use outlast_core::{ExecutionId, SandboxId};
 
+pub use local::{EXECUTIONS_INSIDE, FAULT_POINTS, Local, TOOL_INSIDE};
 pub use memory::{Act, Acts, MemorySandboxes, Script};
+pub use settings::{Network, SandboxSettings};
 
 /// A provider of sandboxes.
 ///

@@ -1,0 +1,238 @@
+//! Where sandboxes are on disk, and what their folders say about executions.
+//!
+//! ```text
+//! <root>/<sandbox>/workspace, home, tmp           bound into the sandbox
+//!                  output/<execution>/stdout, stderr   bound read-only, so that later commands can read them
+//!                  executions/<execution>/…       never visible inside: a program that could lock or write these
+//!                                                 files could pretend to be running, or to have ended
+//!                  paused                         exists while the sandbox is paused
+//! <root>/.running/<sandbox>:<execution>           every execution that may be alive
+//! <root>/.killed/<sandbox>                        being removed
+//! ```
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use outlast_core::{ExecutionId, SandboxId};
+
+use super::super::{Output, SandboxError};
+
+/// A file name, with room for what we add to it.
+const ID_BYTES_MAX: usize = 120;
+
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) root: PathBuf,
+}
+
+impl Place {
+    pub(super) fn new(root: PathBuf) -> io::Result<Place> {
+        private_folder(&root)?;
+        let place = Place { root: root.canonicalize()? };
+        for folder in [place.markers(), place.killed()] {
+            private_folder(&folder)?;
+        }
+        Ok(place)
+    }
+
+    /// The folder of a sandbox, whether or not it exists.
+    pub(super) fn sandbox(&self, id: &SandboxId) -> Result<Folder, SandboxError> {
+        checked(id.as_str())?;
+        Ok(Folder { path: self.root.join(id.as_str()) })
+    }
+
+    pub(super) fn killed(&self) -> PathBuf {
+        self.root.join(".killed")
+    }
+
+    fn markers(&self) -> PathBuf {
+        self.root.join(".running")
+    }
+
+    pub(super) fn mark(&self, id: &SandboxId, execution: &ExecutionId) -> io::Result<()> {
+        File::create(self.markers().join(format!("{id}:{execution}"))).map(drop)
+    }
+
+    pub(super) fn unmark(&self, id: &SandboxId, execution: &ExecutionId) -> io::Result<()> {
+        gone_is_ok(fs::remove_file(self.markers().join(format!("{id}:{execution}"))))
+    }
+
+    /// Every execution that may be alive, in all sandboxes.
+    pub(super) fn marked(&self) -> io::Result<Vec<(SandboxId, ExecutionId)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.markers())? {
+            let name = entry?.file_name();
+            if let Some((sandbox, execution)) = name.to_str().and_then(|name| name.split_once(':')) {
+                found.push((SandboxId::from(sandbox), ExecutionId::from(execution)));
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn marked_in(&self, id: &SandboxId) -> io::Result<Vec<ExecutionId>> {
+        let mut found = self.marked()?;
+        found.retain(|(sandbox, _)| sandbox == id);
+        Ok(found.into_iter().map(|(_, execution)| execution).collect())
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Folder {
+    pub(super) path: PathBuf,
+}
+
+impl Folder {
+    pub(super) fn create(&self) -> io::Result<()> {
+        for folder in [
+            self.path.clone(),
+            self.home(),
+            self.tmp(),
+            self.output(),
+            self.path.join("executions"),
+            self.workspace(), // last: a sandbox without one was not finished, and is created again
+        ] {
+            private_folder(&folder)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn exists(&self) -> bool {
+        self.workspace().is_dir()
+    }
+
+    pub(super) fn workspace(&self) -> PathBuf {
+        self.path.join("workspace")
+    }
+
+    pub(super) fn home(&self) -> PathBuf {
+        self.path.join("home")
+    }
+
+    pub(super) fn tmp(&self) -> PathBuf {
+        self.path.join("tmp")
+    }
+
+    pub(super) fn output(&self) -> PathBuf {
+        self.path.join("output")
+    }
+
+    pub(super) fn paused(&self) -> PathBuf {
+        self.path.join("paused")
+    }
+
+    pub(super) fn execution(&self, id: &ExecutionId) -> Result<Records, SandboxError> {
+        checked(id.as_str())?;
+        Ok(Records {
+            control: self.path.join("executions").join(id.as_str()),
+            output: self.output().join(id.as_str()),
+        })
+    }
+}
+
+/// The files of one execution.
+#[derive(Clone, Debug)]
+pub(super) struct Records {
+    control: PathBuf,
+    output: PathBuf,
+}
+
+impl Records {
+    pub(super) fn create(&self) -> io::Result<()> {
+        private_folder(&self.control)?;
+        private_folder(&self.output)
+    }
+
+    pub(super) fn known(&self) -> bool {
+        self.control.is_dir()
+    }
+
+    /// Written by bwrap's process outside, which keeps it open and locked until it has written how the program ended.
+    pub(super) fn status(&self) -> PathBuf {
+        self.control.join("status")
+    }
+
+    /// Empty, and locked by the first process inside, which lives until nothing else in there does.
+    pub(super) fn alive(&self) -> PathBuf {
+        self.control.join("alive")
+    }
+
+    /// Why we ended it, before we did.
+    pub(super) fn ending(&self) -> PathBuf {
+        self.control.join("ending")
+    }
+
+    pub(super) fn request(&self) -> PathBuf {
+        self.control.join("request")
+    }
+
+    pub(super) fn stdin(&self) -> PathBuf {
+        self.control.join("stdin")
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.control
+    }
+
+    pub(super) fn output(&self, output: Output) -> PathBuf {
+        self.output.join(match output {
+            Output::Stdout => "stdout",
+            Output::Stderr => "stderr",
+        })
+    }
+}
+
+/// Opens a file that only this user can read, and creates it if it is missing.
+pub(super) fn private_file(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
+}
+
+fn private_folder(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+/// Whether another process, or another part of this one, holds the lock.
+pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(false),
+        Err(TryLockError::WouldBlock) => Ok(true),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// The whole text of a small file; absent if there is none.
+pub(super) fn small_text(path: &Path) -> io::Result<Option<String>> {
+    /// What we and bwrap write is far smaller.
+    const BYTES_MAX: u64 = 64 * 1024;
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    file.take(BYTES_MAX).read_to_string(&mut text)?;
+    Ok(Some(text))
+}
+
+pub(super) fn gone_is_ok(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// Ids become names of folders.
+fn checked(id: &str) -> Result<(), SandboxError> {
+    let plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    if id.is_empty() || id.len() > ID_BYTES_MAX || !plain {
+        return Err(SandboxError::Refused(format!("invalid id {id:?}")));
+    }
+    Ok(())
+}

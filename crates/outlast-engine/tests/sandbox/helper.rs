@@ -1,0 +1,45 @@
+//! A process that uses sandboxes and can be killed while it does.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use outlast_core::{ExecutionId, SandboxId};
+use outlast_engine::sandbox::{Execution, Local, SandboxSettings, Sandboxes};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_default();
+    match command.as_str() {
+        "start" => start(words).await,
+        "kill" => kill(words).await,
+        _ => Err(format!("unknown command {command:?}").into()),
+    }
+}
+
+/// `start ROOT SANDBOX EXECUTION PROGRAM…`: what a server does, up to the moment in which it dies.
+async fn start(mut words: impl Iterator<Item = String>) -> Result<(), Box<dyn std::error::Error>> {
+    let mut word = || words.next().ok_or("start ROOT SANDBOX EXECUTION PROGRAM…");
+    let (root, id, execution) = (word()?, SandboxId::from(word()?), ExecutionId::from(word()?));
+    let local =
+        Local::open(&PathBuf::from(root), SandboxSettings::default(), std::env::current_exe()?).await?;
+    let execution = Execution {
+        id: execution,
+        program: words.collect(),
+        stdin: Bytes::new(),
+        env: BTreeMap::new(),
+        deadline: None,
+    };
+    local.start(&id, &execution).await?;
+    Ok(())
+}
+
+/// `kill ROOT SANDBOX`: cleans up after a test.
+async fn kill(mut words: impl Iterator<Item = String>) -> Result<(), Box<dyn std::error::Error>> {
+    let mut word = || words.next().ok_or("kill ROOT SANDBOX");
+    let (root, id) = (word()?, SandboxId::from(word()?));
+    let local =
+        Local::open(&PathBuf::from(root), SandboxSettings::default(), std::env::current_exe()?).await?;
+    Ok(local.kill(&id).await?)
+}

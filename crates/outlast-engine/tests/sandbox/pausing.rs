@@ -1,0 +1,98 @@
+//! A paused sandbox stands still; a killed one is gone.
+
+use std::time::{Duration, Instant};
+
+use outlast_core::ExecutionId;
+use outlast_engine::sandbox::{Presence, SandboxError, Sandboxes};
+
+use crate::{World, bash, within};
+
+const COUNTER: &str = "while :; do echo tick >> /workspace/ticks; sleep 0.01; done";
+
+fn ticks(world: &World) -> u64 {
+    std::fs::metadata(world.workspace().join("ticks")).map_or(0, |file| file.len())
+}
+
+async fn ticking(world: &World) {
+    let before = ticks(world);
+    within(async {
+        while ticks(world) == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+}
+
+async fn silent(world: &World) -> bool {
+    let before = ticks(world);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    ticks(world) == before
+}
+
+async fn counting(world: &World) -> ExecutionId {
+    let execution = world.start("e1", COUNTER).await;
+    ticking(world).await;
+    execution
+}
+
+#[tokio::test]
+async fn s2_a_paused_sandbox_stands_still_and_goes_on_where_it_was() {
+    let world = World::new().await;
+    let execution = counting(&world).await;
+    for _ in 0..3 {
+        let began = Instant::now();
+        world.local.pause(&world.id).await.unwrap();
+        println!("paused in {:?}", began.elapsed());
+        assert_eq!(world.local.look(&world.id).await.unwrap(), Presence::Paused);
+        assert!(silent(&world).await);
+        let refused = world.local.start(&world.id, &bash("e2", "true")).await;
+        assert!(matches!(refused, Err(SandboxError::Paused(_))), "{refused:?}");
+        world.local.resume(&world.id).await.unwrap();
+        assert_eq!(world.local.look(&world.id).await.unwrap(), Presence::Running);
+        ticking(&world).await;
+    }
+    assert_eq!(world.bash("echo runs").await.stdout, "runs\n");
+    world.local.stop(&world.id, &execution).await.unwrap();
+}
+
+#[tokio::test]
+async fn s2_another_server_resumes_what_a_dead_one_paused() {
+    let world = World::new().await;
+    counting(&world).await;
+    world.local.pause(&world.id).await.unwrap();
+    let another = world.another().await;
+    assert_eq!(another.look(&world.id).await.unwrap(), Presence::Paused);
+    another.resume(&world.id).await.unwrap();
+    ticking(&world).await;
+    another.kill(&world.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn s2_a_sandbox_can_be_killed_while_it_is_paused() {
+    let world = World::new().await;
+    counting(&world).await;
+    world.local.pause(&world.id).await.unwrap();
+    let workspace = world.workspace();
+    let began = Instant::now();
+    world.local.kill(&world.id).await.unwrap();
+    println!("killed a paused sandbox in {:?}", began.elapsed());
+    assert!(!workspace.exists());
+    assert_eq!(world.local.look(&world.id).await.unwrap(), Presence::Gone);
+    let refused = world.local.start(&world.id, &bash("e2", "true")).await;
+    assert!(matches!(refused, Err(SandboxError::Gone(_))), "{refused:?}");
+    world.local.kill(&world.id).await.unwrap();
+}
+
+#[tokio::test]
+async fn g5_killing_a_sandbox_takes_its_daemons_and_its_files() {
+    let world = World::new().await;
+    let daemon = "setsid bash -c '(while :; do echo tick >> /workspace/ticks; sleep 0.01; done) &'";
+    world.start("e1", &format!("{daemon}; mkdir -p d/e; chmod 000 d/e d; echo up; sleep 1000")).await;
+    ticking(&world).await;
+    let root = world.folder.path().join(world.id.as_str());
+    world.local.kill(&world.id).await.unwrap();
+    assert!(!root.exists());
+    let killed = std::fs::read_dir(world.folder.path().join(".killed")).unwrap().count();
+    let running = std::fs::read_dir(world.folder.path().join(".running")).unwrap().count();
+    assert_eq!((killed, running), (0, 0));
+}
