@@ -8,13 +8,17 @@ mod facts;
 mod mail;
 mod record;
 mod retention;
+mod run;
+mod sandboxes;
 mod serve;
+mod works;
 mod world;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{Conversation, ConversationId, Effect, Report, Seq, Surroundings, Timestamp, next};
+use outlast_core::{Conversation, ConversationId, Effect, ExecutionId, Report, Seq, Surroundings, Timestamp, next};
 use outlast_store::{Newest, StoreError, fault};
 use tokio::sync::{mpsc, watch};
 
@@ -25,7 +29,10 @@ use crate::feed::Feed;
 use crate::journal::{Journal, RecordError};
 use crate::live::Share;
 
+use works::Works;
+
 pub(crate) use mail::{Ask, Mail, Receipt};
+pub use sandboxes::Workshop;
 
 /// The maximum number of commands that wait for one conversation. Further senders wait until there is room.
 pub(crate) const MAILBOX: usize = 64;
@@ -45,6 +52,7 @@ const STORE_WAIT: Duration = Duration::from_millis(500);
 enum Wake {
     Mail(Option<Mail>),
     Model,
+    Work(Box<Report>),
     Watchers,
     Timer,
     Stop,
@@ -70,6 +78,9 @@ pub(crate) struct Actor {
     /// The `due` of the stored document.
     stored_due: Option<i64>,
     call: Option<Call>,
+    works: Works,
+    /// Executions that this owner has tried to start.
+    tried: HashSet<ExecutionId>,
     /// This conversation's share of the live generations; `None` until its user is known.
     share: Option<Share>,
     /// A report that could not be recorded because the store was not available.
@@ -121,6 +132,8 @@ impl Actor {
             folded,
             stored_due,
             call: None,
+            works: Works::new(),
+            tried: HashSet::new(),
             share: None,
             owed: None,
             store_again: None,
@@ -163,6 +176,7 @@ impl Actor {
                 Wake::Mail(Some(mail)) => self.serve(mail).await?,
                 Wake::Mail(None) | Wake::Stop => return self.save().await,
                 Wake::Model => self.read_model().await?,
+                Wake::Work(report) => self.report(*report).await?,
                 Wake::Watchers => self.count_watchers(),
                 Wake::Timer => self.timer_rang().await?,
             }
@@ -179,11 +193,12 @@ impl Actor {
         (self.owned_after, self.unfolded, self.folded) = (Seq::ZERO, 0, None);
         self.stored_due = None;
         (self.call, self.share, self.owed, self.save_at) = (None, None, None, None);
+        self.works = Works::new();
         Ok(())
     }
 
     async fn wait(&mut self, timer: Option<Timestamp>) -> Wake {
-        let Actor { shared, mailbox, watchers, call, owed, journal, .. } = self;
+        let Actor { shared, mailbox, watchers, call, works, owed, journal, .. } = self;
         // While nothing can be recorded, the text waits in the upstream's connection, not in memory here.
         let may_read = owed.is_none() && journal.unsaved_bytes() <= UNSAVED_BYTES_MAX;
         let sleep = async {
@@ -205,6 +220,7 @@ impl Actor {
             mail = mailbox.recv() => Wake::Mail(mail),
             _ = watchers.changed() => Wake::Watchers,
             () = gather => Wake::Model,
+            report = work => Wake::Work(Box::new(report)),
             () = sleep => Wake::Timer,
         }
     }
@@ -228,24 +244,18 @@ impl Actor {
                 rules: &self.shared.settings.rules,
             };
             let next = next(state, &around);
-            // Dropping a call that is no longer wanted closes its connection.
-            self.call.take_if(|call| !next.effects.contains(&call.effect()));
             if let Some(report) = next.report {
                 fault::point("recover.observed");
                 self.report(report).await?;
                 continue;
             }
+            // What goes on after a report is only known once it is recorded. Dropping a call closes its connection.
+            self.call.take_if(|call| !next.effects.contains(&call.effect()));
+            self.works.keep(&next.effects);
             let under_way = self.call.as_ref().map(Call::effect);
-            let missing = |effect: &&Effect| Some(*effect) != under_way.as_ref();
-            let missing = next.effects.iter().filter(missing).find_map(|effect| match effect {
-                Effect::CallModel { generation, .. } => Some(generation),
-                other => {
-                    tracing::error!(conversation = ?self.id, effect = ?other, "no sandbox to do this in");
-                    None
-                }
-            });
-            if let Some(generation) = missing {
-                self.call_model(generation).await?;
+            let is_missing = |effect: &&Effect| Some(*effect) != under_way.as_ref() && !self.works.has(effect);
+            if let Some(missing) = next.effects.iter().find(is_missing).cloned() {
+                self.begin(missing).await?;
                 continue;
             }
             let timer = next.wake_at.into_iter().chain(self.save_at).min();

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::actor::{Ask, Mail, Receipt};
+use crate::actor::{Ask, Mail, Receipt, Workshop};
 use crate::clock::{Clock, Ids};
 use crate::error::EngineError;
 use crate::live::Live;
@@ -29,6 +29,8 @@ pub struct Engine {
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) models: Models,
+    /// Where tools run, or why there is no such place.
+    pub(crate) workshop: Result<Workshop, String>,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) ids: Ids,
@@ -44,6 +46,8 @@ pub(crate) struct Shared {
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub models: Models,
+    /// Where tools run, or why there is no such place.
+    pub workshop: Result<Workshop, String>,
     pub settings: Settings,
     pub clock: Clock,
     pub ids: Ids,
@@ -52,10 +56,11 @@ pub struct Parts {
 impl Engine {
     /// An engine with nothing running yet. Call `take_up` to continue what an earlier one left unfinished.
     pub fn new(parts: Parts) -> Engine {
-        let Parts { store, models, settings, clock, ids } = parts;
+        let Parts { store, models, workshop, settings, clock, ids } = parts;
         let shared = Shared {
             store,
             models,
+            workshop,
             settings,
             clock,
             ids,

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use outlast_core::{
-    CheckpointId, ConversationId, Ensure, ExecutionId, GenerationId, Report, SandboxId,
+    CheckpointId, ConversationId, Effect, Ensure, ExecutionId, GenerationId, Report, SandboxId,
     SandboxState, Timestamp,
 };
 
+use super::Actor;
 use super::works::Teller;
 use crate::checkpoints::{Between, CheckpointError, Checkpoints, Difference, GitTruth, Restore, Take};
+use crate::journal::RecordError;
 use crate::sandbox::{Execution, Offsets, Output, SandboxError, Sandboxes, Span};
 
 /// How long to leave a provider alone that had a passing fault, ...
@@ -39,6 +41,69 @@ fi";
 pub struct Workshop {
     pub sandboxes: Arc<dyn Sandboxes>,
     pub checkpoints: Checkpoints,
+    /// How long a tool may run when its call says nothing about it.
+    pub tool_timeout: Duration,
+}
+
+impl Actor {
+    /// Begins what should be under way and is not.
+    pub(super) async fn begin(&mut self, effect: Effect) -> Result<(), RecordError> {
+        if let Effect::CallModel { generation, .. } = &effect {
+            return self.call_model(generation).await;
+        }
+        let workshop = match self.shared.workshop.clone() {
+            Ok(workshop) => workshop,
+            Err(reason) => return self.report(without_workshop(effect, reason)).await,
+        };
+        let (conversation, now) = (self.id.clone(), self.shared.clock.now());
+        let shared = self.shared.clone();
+        match effect.clone() {
+            Effect::CallModel { .. } => {}
+            Effect::RunTool { sandbox, generation, execution } => {
+                let Some(run) = self.run(workshop, sandbox, &generation, &execution) else { return Ok(()) };
+                self.works.start(&shared, effect, |teller| run.carry_out(teller));
+            }
+            Effect::EnsureSandbox { sandbox, how } => {
+                self.works.start(&shared, effect, |teller| workshop.ensure(conversation, sandbox, how, teller));
+            }
+            Effect::StopExecution { sandbox, execution } => {
+                self.works.start(&shared, effect, |teller| workshop.stop(sandbox, execution, teller));
+            }
+            Effect::TakeCheckpoint { sandbox, checkpoint } => {
+                let save = Save { conversation, sandbox, checkpoint, now };
+                self.works.start(&shared, effect, |teller| workshop.checkpoint(save, teller));
+            }
+            Effect::PauseSandbox { sandbox } => {
+                self.works.start(&shared, effect, |teller| workshop.pause(sandbox, teller));
+            }
+            Effect::KillSandbox { sandbox } => {
+                self.works.start(&shared, effect, |teller| workshop.kill(sandbox, teller));
+            }
+            Effect::Summarize { generation, from, to } => {
+                let between = Compared { conversation, generation, from, to };
+                self.works.start(&shared, effect, |teller| workshop.summarize(between, teller));
+            }
+            Effect::Inspect { generation, sandbox } => {
+                self.works.start(&shared, effect, |teller| workshop.inspect(generation, sandbox, now, teller));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is reported where there is nothing to run tools in: the operator took it away, or this machine cannot.
+fn without_workshop(effect: Effect, reason: String) -> Report {
+    match effect {
+        Effect::EnsureSandbox { sandbox, .. } => Report::SandboxFailed { sandbox, reason },
+        Effect::StopExecution { execution, .. } => Report::Stopped { execution },
+        Effect::TakeCheckpoint { checkpoint, .. } => Report::CheckpointFailed { checkpoint, reason },
+        Effect::RunTool { sandbox, .. } | Effect::PauseSandbox { sandbox } | Effect::KillSandbox { sandbox } => {
+            Report::SandboxGone { sandbox, not_started: Vec::new() }
+        }
+        Effect::Summarize { generation, .. } => Report::Summarized { generation, changes: Vec::new() },
+        Effect::Inspect { generation, .. } => Report::Inspected { generation, truth: reason },
+        Effect::CallModel { generation, .. } => Report::CallLost { generation },
+    }
 }
 
 impl Workshop {
@@ -170,14 +235,8 @@ impl Workshop {
         teller.finish(report).await;
     }
 
-    pub(super) async fn summarize(
-        self,
-        conversation: ConversationId,
-        generation: GenerationId,
-        from: Option<CheckpointId>,
-        to: CheckpointId,
-        teller: Teller,
-    ) {
+    pub(super) async fn summarize(self, compared: Compared, teller: Teller) {
+        let Compared { conversation, generation, from, to } = compared;
         let between = Between { before: from.as_ref().map(CheckpointId::as_str), after: to.as_str() };
         let changes = match self.checkpoints.compare(&conversation, between).await {
             Ok(differences) => differences.iter().map(Difference::changed_file).collect(),
@@ -243,6 +302,14 @@ pub(super) struct Save {
     pub(super) sandbox: SandboxId,
     pub(super) checkpoint: CheckpointId,
     pub(super) now: Timestamp,
+}
+
+/// Two checkpoints to compare for a generation.
+pub(super) struct Compared {
+    pub(super) conversation: ConversationId,
+    pub(super) generation: GenerationId,
+    pub(super) from: Option<CheckpointId>,
+    pub(super) to: CheckpointId,
 }
 
 /// Why a sandbox does not have the files it should have.
