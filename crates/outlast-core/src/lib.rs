@@ -71,7 +71,7 @@ pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};
 pub use next::{Effect, Ensure, Next, Surroundings, due, next};
 pub use observe::observe;
 pub use policy::{PatternRule, Patterns, Policy, ToolRule, ToolRules};
-pub use report::{CallEnd, Change, FileChange, Output, Piece, Ran, Report, RunEnd, Streamed};
+pub use report::{CallEnd, Output, Piece, Ran, Report, RunEnd, Streamed};
 pub use retention::Retention;
 pub use rules::{
     Durability, Failure, FailureClass, LOST_IN_A_ROW_MAX, RETRY_WAIT_MAX, Recovery, Rules, retry_delay,

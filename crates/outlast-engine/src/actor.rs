@@ -18,7 +18,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use outlast_core::{Conversation, ConversationId, Effect, ExecutionId, Report, Seq, Surroundings, Timestamp, next};
+use outlast_core::{
+    Conversation, ConversationId, Effect, ExecutionId, Report, Seq, Surroundings, Timestamp, next,
+};
 use outlast_store::{Newest, StoreError, fault};
 use tokio::sync::{mpsc, watch};
 
@@ -253,7 +255,8 @@ impl Actor {
             self.call.take_if(|call| !next.effects.contains(&call.effect()));
             self.works.keep(&next.effects);
             let under_way = self.call.as_ref().map(Call::effect);
-            let is_missing = |effect: &&Effect| Some(*effect) != under_way.as_ref() && !self.works.has(effect);
+            let is_missing =
+                |effect: &&Effect| Some(*effect) != under_way.as_ref() && !self.works.has(effect);
             if let Some(missing) = next.effects.iter().find(is_missing).cloned() {
                 self.begin(missing).await?;
                 continue;

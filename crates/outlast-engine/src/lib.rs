@@ -21,8 +21,10 @@ pub mod sandbox;
 mod settings;
 mod slots;
 mod stream;
+pub mod tools;
 mod workers;
 
+pub use actor::Workshop;
 pub use clock::{Clock, Ids};
 pub use commands::{Cancelled, StartRequest, Started, ToolDecision, thread_name};
 pub use engine::{Engine, Parts};

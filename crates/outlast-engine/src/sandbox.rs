@@ -9,11 +9,14 @@ mod settings;
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 use outlast_core::{ExecutionId, SandboxId};
+
+use crate::checkpoints::Workspace;
 
 pub use local::{EXECUTIONS_INSIDE, FAULT_POINTS, Local, TOOL_INSIDE};
 pub use memory::{Act, Acts, MemorySandboxes, Script};
@@ -60,6 +63,9 @@ pub trait Sandboxes: Send + Sync + 'static {
         execution: &ExecutionId,
         beyond: Offsets,
     ) -> Result<Progress, SandboxError>;
+
+    /// The files of the sandbox, for checkpoints.
+    fn workspace(&self, id: &SandboxId) -> Result<Arc<dyn Workspace>, SandboxError>;
 
     /// Ends an execution with its whole process tree within a second. If it was not started yet, it never will be.
     /// Does nothing if it has ended.

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use outlast_core::{
-    ExecutionId, GenerationId, Offsets, Output, Ran, Report, RunEnd, SandboxId, ToolStream,
-};
+use outlast_core::{ExecutionId, GenerationId, Offsets, Output, Ran, Report, RunEnd, SandboxId, ToolStream};
 use serde_json::Value;
 
 use super::Actor;
@@ -39,11 +37,16 @@ pub(super) struct Run {
 
 /// What a call comes down to.
 enum Work {
-    Run { program: Execution, background: bool },
+    Run {
+        program: Execution,
+        background: bool,
+    },
     /// End a program that runs in the background.
     Stop(ExecutionId),
     /// The arguments make no sense. The model is told.
-    Nothing { why: String },
+    Nothing {
+        why: String,
+    },
 }
 
 impl Actor {
@@ -225,9 +228,8 @@ fn whole(bytes: &[u8]) -> usize {
         Err(_) => {
             let tail = bytes.len().saturating_sub(3);
             let cut = (tail..bytes.len()).find(|place| {
-                std::str::from_utf8(&bytes[*place..]).is_err_and(|error| {
-                    error.valid_up_to() == 0 && error.error_len().is_none()
-                })
+                std::str::from_utf8(&bytes[*place..])
+                    .is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
             });
             cut.unwrap_or(bytes.len())
         }

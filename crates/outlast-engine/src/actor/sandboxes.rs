@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use outlast_core::{
-    CheckpointId, ConversationId, Effect, Ensure, ExecutionId, GenerationId, Report, SandboxId,
-    SandboxState, Timestamp,
+    CheckpointId, ConversationId, Effect, Ensure, ExecutionId, GenerationId, Report, SandboxId, SandboxState,
+    Timestamp,
 };
 
 use super::Actor;
@@ -27,7 +27,8 @@ const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
 const LOOK_BYTES_MAX: usize = 16 * 1024;
 
 /// Parts end with a zero byte, which no line of git's has.
-const GIT: &str = "git rev-parse HEAD 2>&1; printf '\\0'; git status --porcelain 2>&1; printf '\\0'; git diff --stat 2>&1";
+const GIT: &str =
+    "git rev-parse HEAD 2>&1; printf '\\0'; git status --porcelain 2>&1; printf '\\0'; git diff --stat 2>&1";
 /// What is true of the workspace, for a model that goes on after a crash.
 const LOOK: &str = "\
 if git rev-parse --git-dir >/dev/null 2>&1; then
@@ -64,7 +65,8 @@ impl Actor {
                 self.works.start(&shared, effect, |teller| run.carry_out(teller));
             }
             Effect::EnsureSandbox { sandbox, how } => {
-                self.works.start(&shared, effect, |teller| workshop.ensure(conversation, sandbox, how, teller));
+                self.works
+                    .start(&shared, effect, |teller| workshop.ensure(conversation, sandbox, how, teller));
             }
             Effect::StopExecution { sandbox, execution } => {
                 self.works.start(&shared, effect, |teller| workshop.stop(sandbox, execution, teller));
@@ -84,7 +86,8 @@ impl Actor {
                 self.works.start(&shared, effect, |teller| workshop.summarize(between, teller));
             }
             Effect::Inspect { generation, sandbox } => {
-                self.works.start(&shared, effect, |teller| workshop.inspect(generation, sandbox, now, teller));
+                self.works
+                    .start(&shared, effect, |teller| workshop.inspect(generation, sandbox, now, teller));
             }
         }
         Ok(())
@@ -97,9 +100,9 @@ fn without_workshop(effect: Effect, reason: String) -> Report {
         Effect::EnsureSandbox { sandbox, .. } => Report::SandboxFailed { sandbox, reason },
         Effect::StopExecution { execution, .. } => Report::Stopped { execution },
         Effect::TakeCheckpoint { checkpoint, .. } => Report::CheckpointFailed { checkpoint, reason },
-        Effect::RunTool { sandbox, .. } | Effect::PauseSandbox { sandbox } | Effect::KillSandbox { sandbox } => {
-            Report::SandboxGone { sandbox, not_started: Vec::new() }
-        }
+        Effect::RunTool { sandbox, .. }
+        | Effect::PauseSandbox { sandbox }
+        | Effect::KillSandbox { sandbox } => Report::SandboxGone { sandbox, not_started: Vec::new() },
         Effect::Summarize { generation, .. } => Report::Summarized { generation, changes: Vec::new() },
         Effect::Inspect { generation, .. } => Report::Inspected { generation, truth: reason },
         Effect::CallModel { generation, .. } => Report::CallLost { generation },
@@ -249,7 +252,13 @@ impl Workshop {
         teller.finish(Report::Summarized { generation, changes }).await;
     }
 
-    pub(super) async fn inspect(self, generation: GenerationId, sandbox: SandboxId, now: Timestamp, teller: Teller) {
+    pub(super) async fn inspect(
+        self,
+        generation: GenerationId,
+        sandbox: SandboxId,
+        now: Timestamp,
+        teller: Teller,
+    ) {
         let id = ExecutionId::from(format!("inspect-{}", now.0).as_str());
         let truth = match self.said(&sandbox, id, LOOK, now).await {
             Ok(said) => said,
