@@ -20,6 +20,7 @@ pub mod sandbox;
 mod settings;
 mod slots;
 mod stream;
+pub mod tools;
 mod workers;
 
 pub use clock::{Clock, Ids};
