@@ -95,6 +95,8 @@ impl Local {
         });
         probe::check_limits(&inner)?;
         probe::try_out(&inner).await?;
+        let cleaner = inner.clone();
+        blocking("remove killed sandboxes", move || pausing::finish(&cleaner)).await?;
         for (id, _) in inner.place.marked().map_err(cannot("find running tools"))? {
             watch::ensure(&inner, &id);
         }

@@ -1,4 +1,6 @@
-//! A process that uses sandboxes and can be killed while it does.
+//! A process that uses sandboxes: it can be killed while it does, and it measures what they cost.
+
+mod costs;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,6 +30,7 @@ async fn serve(command: &str, words: impl Iterator<Item = String>) -> Result<(),
     match command {
         "start" => start(words).await,
         "kill" => kill(words).await,
+        "costs" => costs::print().await,
         _ => Err(format!("unknown command {command:?}").into()),
     }
 }

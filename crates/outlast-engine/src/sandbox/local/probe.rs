@@ -52,7 +52,7 @@ pub(super) fn check_limits(inner: &Inner) -> Result<(), SandboxError> {
 
 /// Runs `true` in a sandbox of its own, behind exactly the walls that tools get.
 pub(super) async fn try_out(inner: &Inner) -> Result<(), SandboxError> {
-    let id = SandboxId::from(format!("probe-{}", uuid::Uuid::now_v7()));
+    let id = SandboxId::from(format!("{}{}", pausing::PROBE, uuid::Uuid::now_v7()));
     let folder = inner.place.sandbox(&id)?;
     let execution = Execution {
         id: ExecutionId::from("probe"),
