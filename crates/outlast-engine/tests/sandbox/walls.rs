@@ -43,7 +43,7 @@ async fn a_program_sees_no_files_of_the_host() {
     // Other sandboxes and the control files of its own.
     let done = world.bash(&format!("ls {}; ls /run/outlast; ls /", world.folder.path().display())).await;
     let expected =
-        "executions\ntool\nbin\ndev\netc\nhome\nlib\nlib64\nproc\nrun\nsbin\ntmp\nusr\nworkspace\n";
+        "executions\ntool\nbin\nagent\ndev\netc\nlib\nlib64\nproc\nrun\nsbin\ntmp\nusr\nworkspace\n";
     let expected: Vec<&str> = expected.lines().collect();
     assert!(done.stdout.lines().all(|line| expected.contains(&line) || line.starts_with("lib")), "{done:?}");
 }

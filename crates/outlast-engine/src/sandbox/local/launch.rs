@@ -62,7 +62,10 @@ pub(super) fn launch(
         return Err(SandboxError::Gone(id.clone()));
     }
     let records = folder.execution(&execution.id)?;
-    let failed = |error| SandboxError::Io { what: format!("cannot start {}", execution.id), error };
+    let failed = |error| match folder.exists() {
+        true => SandboxError::Io { what: format!("cannot start {}", execution.id), error },
+        false => SandboxError::Gone(id.clone()),
+    };
     records.create().map_err(failed)?;
     fault::point("sandbox.folder");
     let Some(locks) = Locks::take(&records).map_err(failed)? else { return Ok(None) };

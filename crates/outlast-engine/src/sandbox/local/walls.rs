@@ -72,7 +72,7 @@ const ETC: &[&str] = &[
 ];
 /// Files that are written for all sandboxes.
 const GENERATED: &[(&str, &str)] = &[
-    ("passwd", "agent:x:1000:1000:agent:/home/agent:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
+    ("passwd", "agent:x:1000:1000:agent:/agent:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
     ("group", "agent:x:1000:\nnogroup:x:65534:\n"),
     ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n"),
     ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
@@ -113,7 +113,7 @@ impl Walls<'_> {
         kernel(&mut all);
         all.add(["--size", &SHARED_MEMORY_BYTES.to_string(), "--tmpfs", "/dev/shm"]);
         all.bind("--bind", &self.folder.workspace(), "/workspace");
-        all.bind("--bind", &self.folder.home(), "/home/agent");
+        all.bind("--bind", &self.folder.home(), "/agent");
         all.bind("--bind", &self.folder.tmp(), "/tmp");
         all.bind("--ro-bind", &self.folder.output(), EXECUTIONS_INSIDE);
         all.bind("--ro-bind", self.tool, TOOL_INSIDE);
@@ -159,7 +159,7 @@ impl Walls<'_> {
     fn environment(&self, all: &mut Arguments) {
         for (name, value) in [
             ("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"),
-            ("HOME", "/home/agent"),
+            ("HOME", "/agent"),
             ("USER", "agent"),
             ("LANG", "C.UTF-8"),
             ("TERM", "dumb"),
