@@ -34,6 +34,9 @@ struct Cli {
 enum Command {
     /// Start the server (the default).
     Serve(Serve),
+    /// Run a file tool; sandboxes start this.
+    #[command(hide = true)]
+    Tool { name: String },
 }
 
 #[derive(Args)]
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let serve = match cli.command {
         Some(Command::Serve(serve)) => serve,
+        Some(Command::Tool { name }) => return outlast_engine::tools::inside::main(&name),
         None => cli.serve,
     };
     let filter = match std::env::var("OUTLAST_LOG") {

@@ -40,8 +40,8 @@ use folder::{Place, Records};
 use state::State;
 use tree::Init;
 
-/// Shortest and longest pause between two looks at an execution that writes nothing. The pauses grow by half, so
-/// that an end is noticed late by at most half of what the program took, and never by more than the longest.
+/// Shortest and longest pause between two looks at an execution that writes nothing. The pauses grow by a quarter, so
+/// that an end is noticed late by at most a quarter of what the program took, and never by more than the longest.
 const POLL_MIN: Duration = Duration::from_millis(2);
 const POLL_MAX: Duration = Duration::from_millis(100);
 /// The kernel needs milliseconds to end a process tree.
@@ -95,7 +95,9 @@ impl Local {
         });
         probe::check_limits(&inner)?;
         probe::try_out(&inner).await?;
-        for (id, _) in inner.place.marked().map_err(cannot("find running tools"))? {
+        let cleaner = inner.clone();
+        blocking("remove killed sandboxes", move || pausing::finish(&cleaner)).await?;
+        for id in inner.place.marked().map_err(cannot("find running tools"))? {
             watch::ensure(&inner, &id);
         }
         Ok(Local { inner, _stop: stop.drop_guard() })
@@ -198,7 +200,7 @@ impl Sandboxes for Local {
                 }
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 3 / 2).min(POLL_MAX);
+            pause = (pause * 5 / 4).min(POLL_MAX);
         }
     }
 

@@ -101,8 +101,8 @@ fn text_of(path: &str) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| format!("{path} is not a text file"))
 }
 
-/// Replaces the content at once: a tool that is stopped leaves the old file or the new one. A link stays a link, and
-/// the permissions stay.
+/// Replaces the content at once: a tool that is stopped leaves the old file or the new one. The permissions stay, and
+/// so does a link, unless it leads nowhere.
 fn replace(path: &Path, content: &str) -> io::Result<()> {
     let target = match fs::canonicalize(path) {
         Ok(target) => target,

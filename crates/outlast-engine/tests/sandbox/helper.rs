@@ -1,19 +1,36 @@
-//! A process that uses sandboxes and can be killed while it does.
+//! A process that uses sandboxes: it can be killed while it does, and it measures what they cost.
+
+mod costs;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use bytes::Bytes;
 use outlast_core::{ExecutionId, SandboxId};
 use outlast_engine::sandbox::{Execution, Local, SandboxSettings, Sandboxes};
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let command = words.next().unwrap_or_default();
-    match command.as_str() {
+    if command == "tool" {
+        return outlast_engine::tools::inside::main(&words.next().unwrap_or_default());
+    }
+    match serve(&command, words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn serve(command: &str, words: impl Iterator<Item = String>) -> Result<(), Box<dyn std::error::Error>> {
+    match command {
         "start" => start(words).await,
         "kill" => kill(words).await,
+        "costs" => costs::print().await,
         _ => Err(format!("unknown command {command:?}").into()),
     }
 }

@@ -5,6 +5,7 @@
 mod once;
 mod pausing;
 mod stopping;
+mod tools;
 mod walls;
 
 use std::collections::BTreeMap;

@@ -89,10 +89,31 @@ async fn g5_killing_a_sandbox_takes_its_daemons_and_its_files() {
     let daemon = "setsid bash -c '(while :; do echo tick >> /workspace/ticks; sleep 0.01; done) &'";
     world.start("e1", &format!("{daemon}; mkdir -p d/e; chmod 000 d/e d; echo up; sleep 1000")).await;
     ticking(&world).await;
+    // Deeper than a path can be long, and than a server has descriptors.
+    let script = "import os\nfor i in range(3000): os.mkdir('folder'); os.chdir('folder')\nos.chmod('.', 0)";
+    let deep = world.bash(&format!("python3 -c \"{script}\"")).await;
+    assert_eq!(deep.code(), 0, "{deep:?}");
     let root = world.folder.path().join(world.id.as_str());
     world.local.kill(&world.id).await.unwrap();
     assert!(!root.exists());
     let killed = std::fs::read_dir(world.folder.path().join(".killed")).unwrap().count();
     let running = std::fs::read_dir(world.folder.path().join(".running")).unwrap().count();
     assert_eq!((killed, running), (0, 0));
+}
+
+#[tokio::test]
+async fn g5_the_next_server_finishes_a_kill() {
+    let world = World::new().await;
+    counting(&world).await;
+    // As far as a server got that died right after the first step.
+    let folder = world.folder.path().join(world.id.as_str());
+    let killed = world.folder.path().join(".killed").join(world.id.as_str());
+    std::fs::rename(folder, &killed).unwrap();
+    let ticks = || std::fs::metadata(killed.join("workspace/ticks")).map(|file| file.len()).ok();
+    assert!(ticks().is_some());
+    let another = world.another().await;
+    assert_eq!(another.look(&world.id).await.unwrap(), Presence::Gone);
+    assert_eq!(ticks(), None);
+    let running = std::fs::read_dir(world.folder.path().join(".running")).unwrap().count();
+    assert_eq!(running, 0);
 }

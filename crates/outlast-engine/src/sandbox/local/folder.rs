@@ -6,12 +6,13 @@
 //!                  executions/<execution>/…       never visible inside: a program that could lock or write these
 //!                                                 files could pretend to be running, or to have ended
 //!                  paused                         exists while the sandbox is paused
-//! <root>/.running/<sandbox>:<execution>           every execution that may be alive
+//! <root>/.running/<sandbox>/<execution>           every execution that may be alive
 //! <root>/.killed/<sandbox>                        being removed
 //! ```
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use outlast_core::{ExecutionId, SandboxId};
@@ -28,7 +29,7 @@ pub(super) struct Place {
 
 impl Place {
     pub(super) fn new(root: PathBuf) -> io::Result<Place> {
-        private_folder(&root)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&root)?;
         let place = Place { root: root.canonicalize()? };
         for folder in [place.markers(), place.killed()] {
             private_folder(&folder)?;
@@ -51,30 +52,43 @@ impl Place {
     }
 
     pub(super) fn mark(&self, id: &SandboxId, execution: &ExecutionId) -> io::Result<()> {
-        File::create(self.markers().join(format!("{id}:{execution}"))).map(drop)
+        let folder = self.markers().join(id.as_str());
+        loop {
+            private_folder(&folder)?;
+            match File::create(folder.join(execution.as_str())) {
+                // Somebody removed the empty folder meanwhile.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                result => return result.map(drop),
+            }
+        }
     }
 
     pub(super) fn unmark(&self, id: &SandboxId, execution: &ExecutionId) -> io::Result<()> {
-        gone_is_ok(fs::remove_file(self.markers().join(format!("{id}:{execution}"))))
+        let folder = self.markers().join(id.as_str());
+        gone_is_ok(fs::remove_file(folder.join(execution.as_str())))?;
+        match fs::remove_dir(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            result => gone_is_ok(result),
+        }
     }
 
-    /// Every execution that may be alive, in all sandboxes.
-    pub(super) fn marked(&self) -> io::Result<Vec<(SandboxId, ExecutionId)>> {
-        let mut found = Vec::new();
-        for entry in fs::read_dir(self.markers())? {
-            let name = entry?.file_name();
-            if let Some((sandbox, execution)) = name.to_str().and_then(|name| name.split_once(':')) {
-                found.push((SandboxId::from(sandbox), ExecutionId::from(execution)));
-            }
-        }
-        Ok(found)
+    /// The sandboxes in which something may be alive.
+    pub(super) fn marked(&self) -> io::Result<Vec<SandboxId>> {
+        Ok(names(&self.markers())?.iter().map(SandboxId::from).collect())
     }
 
     pub(super) fn marked_in(&self, id: &SandboxId) -> io::Result<Vec<ExecutionId>> {
-        let mut found = self.marked()?;
-        found.retain(|(sandbox, _)| sandbox == id);
-        Ok(found.into_iter().map(|(_, execution)| execution).collect())
+        Ok(names(&self.markers().join(id.as_str()))?.iter().map(ExecutionId::from).collect())
     }
+}
+
+/// The names in a folder that may be missing.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
 #[derive(Clone, Debug)]
@@ -184,13 +198,16 @@ impl Records {
 
 /// Opens a file that only this user can read, and creates it if it is missing.
 pub(super) fn private_file(path: &Path) -> io::Result<File> {
-    use std::os::unix::fs::OpenOptionsExt;
     OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
 }
 
+/// Creates a folder that only this user can enter, unless it exists. Never its parents: they may have been removed on
+/// purpose a moment ago.
 fn private_folder(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        result => result,
+    }
 }
 
 /// Whether another process, or another part of this one, holds the lock.

@@ -38,10 +38,17 @@ pub const FAULT_POINTS: &[&str] = &[
 const RIVAL_MAX: Duration = Duration::from_secs(1);
 const RIVAL_POLL: Duration = Duration::from_millis(5);
 
-/// Joins control groups, then becomes the rest of its arguments. A process can only do this for itself without a
-/// moment in which it runs outside.
-const LAUNCHER: &str =
-    r#"while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs" || exit 71; shift; done; shift; exec "$@""#;
+/// Closes what the server inherited itself and joins control groups, then becomes the rest of its arguments. A process
+/// can only do this for itself without a moment in which it runs outside. It needs bash: other shells cannot name
+/// descriptors above 9.
+const LAUNCHER: &str = r#"
+for path in /proc/self/fd/*; do
+    number=${path##*/}
+    if ((number > last)); then exec {number}>&-; fi
+done
+while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs" || exit 71; shift; done
+shift
+exec "$@""#;
 
 /// A program that is on its way, or none if it was started before.
 pub(super) fn launch(
@@ -55,7 +62,10 @@ pub(super) fn launch(
         return Err(SandboxError::Gone(id.clone()));
     }
     let records = folder.execution(&execution.id)?;
-    let failed = |error| SandboxError::Io { what: format!("cannot start {}", execution.id), error };
+    let failed = |error| match folder.exists() {
+        true => SandboxError::Io { what: format!("cannot start {}", execution.id), error },
+        false => SandboxError::Gone(id.clone()),
+    };
     records.create().map_err(failed)?;
     fault::point("sandbox.folder");
     let Some(locks) = Locks::take(&records).map_err(failed)? else { return Ok(None) };
@@ -211,8 +221,9 @@ fn spawn(inner: &Inner, launch: &Launch<'_>, locks: Locks) -> io::Result<Child> 
         (locks.alive.into(), walls::ALIVE_FD),
     ]
     .map(|(parent_fd, child_fd)| FdMapping { parent_fd, child_fd });
-    let mut command = Command::new("/bin/sh");
-    command.arg("-c").arg(LAUNCHER).arg("outlast").args(launch.cgroups).arg("--");
+    let mut command = Command::new("/bin/bash");
+    command.args(["--norc", "--noprofile", "-c"]);
+    command.arg(format!("last={}{LAUNCHER}", walls::LAST_FD)).arg("outlast").args(launch.cgroups).arg("--");
     command.arg(&inner.bwrap).args(["--args", &walls::ARGUMENTS_FD.to_string(), "--"]);
     command.args(inner.rlimits()).args(&launch.execution.program);
     // The first process inside is bwrap: its environment can be read there as well.

@@ -1,9 +1,10 @@
 //! Freezes, thaws and removes whole sandboxes.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
 
 use outlast_core::SandboxId;
 
@@ -13,6 +14,9 @@ use super::state::{self, State, inspect};
 use super::tree::Init;
 use super::{Inner, cgroups, end};
 
+/// How the names of sandboxes begin that are only tried out, and how long that takes at most.
+pub(super) const PROBE: &str = "probe-";
+const PROBE_MAX: Duration = Duration::from_secs(60);
 /// How often to look again for executions that are just starting.
 const ROUNDS_MAX: usize = 1_000;
 
@@ -47,6 +51,29 @@ pub(super) fn kill(inner: &Inner, folder: &Folder, id: &SandboxId) -> io::Result
     remove(&folder.path)
 }
 
+/// Removes what a server left behind that died while it killed a sandbox, or tried one out.
+pub(super) fn finish(inner: &Inner) -> io::Result<()> {
+    let mut unfinished = Vec::new();
+    for entry in fs::read_dir(inner.place.killed())? {
+        unfinished.push(entry?.file_name());
+    }
+    for entry in fs::read_dir(&inner.place.root)? {
+        let entry = entry?;
+        let probe = entry.file_name().to_string_lossy().starts_with(PROBE);
+        // A younger one may be in use by another server.
+        let old = entry.metadata()?.modified()?.elapsed().is_ok_and(|age| age > PROBE_MAX);
+        if probe && old {
+            unfinished.push(entry.file_name());
+        }
+    }
+    for name in unfinished {
+        let id = SandboxId::from(name.to_string_lossy());
+        let folder = inner.place.sandbox(&id).map_err(io::Error::other)?;
+        kill(inner, &folder, &id)?;
+    }
+    Ok(())
+}
+
 /// Does something to everything that runs in a sandbox: to its control group if that can freeze, else to its
 /// processes.
 fn each_running(
@@ -72,7 +99,7 @@ fn each_running(
         if !starting {
             return Ok(());
         }
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
     }
     Err(io::Error::new(io::ErrorKind::TimedOut, "an execution does not start"))
 }
@@ -99,17 +126,21 @@ fn freezer(records: &Records) -> io::Result<Option<PathBuf>> {
     Ok(groups.into_iter().find(|group| cgroups::can_freeze(group)))
 }
 
-/// Removes a folder, also if a program took the permission to look into parts of it away.
+/// Removes a folder that a program filled as it liked: nested deeper than a path can be long, or with permissions that
+/// keep its owner out. `rm` and `chmod` walk such trees with neither many descriptors nor a deep stack, and follow
+/// no links.
 fn remove(path: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            for entry in walkdir::WalkDir::new(path).into_iter().filter_map(Result::ok) {
-                if entry.file_type().is_dir() {
-                    fs::set_permissions(entry.path(), Permissions::from_mode(0o700))?;
-                }
-            }
-            gone_is_ok(fs::remove_dir_all(path))
-        }
-        result => gone_is_ok(result),
+    if run("rm", ["-rf", "--"], path).is_ok() {
+        return Ok(());
     }
+    run("chmod", ["-R", "u+rwX"], path)?;
+    run("rm", ["-rf", "--"], path)
+}
+
+fn run(program: &str, options: [&str; 2], path: &Path) -> io::Result<()> {
+    let done = Command::new(program).args(options).arg(path).output()?;
+    if done.status.success() {
+        return Ok(());
+    }
+    Err(io::Error::other(String::from_utf8_lossy(&done.stderr).lines().next().unwrap_or_default().to_owned()))
 }

@@ -26,9 +26,11 @@ pub(super) fn find_bwrap() -> Result<PathBuf, SandboxError> {
     let install =
         "tools need bubblewrap: install the package `bubblewrap` (it has the command bwrap) and restart";
     let bwrap = found.ok_or_else(|| SandboxError::Unavailable(install.to_owned()))?;
-    if !Path::new(PRLIMIT).is_file() {
-        let install = format!("tools need {PRLIMIT}: install the package `util-linux` and restart");
-        return Err(SandboxError::Unavailable(install));
+    for (program, package) in [(PRLIMIT, "util-linux"), ("/bin/bash", "bash")] {
+        if !Path::new(program).is_file() {
+            let install = format!("tools need {program}: install the package `{package}` and restart");
+            return Err(SandboxError::Unavailable(install));
+        }
     }
     Ok(bwrap)
 }
@@ -50,7 +52,7 @@ pub(super) fn check_limits(inner: &Inner) -> Result<(), SandboxError> {
 
 /// Runs `true` in a sandbox of its own, behind exactly the walls that tools get.
 pub(super) async fn try_out(inner: &Inner) -> Result<(), SandboxError> {
-    let id = SandboxId::from(format!("probe-{}", uuid::Uuid::now_v7()));
+    let id = SandboxId::from(format!("{}{}", pausing::PROBE, uuid::Uuid::now_v7()));
     let folder = inner.place.sandbox(&id)?;
     let execution = Execution {
         id: ExecutionId::from("probe"),

@@ -15,6 +15,8 @@ pub(super) const SECCOMP_FD: i32 = 3;
 pub(super) const ARGUMENTS_FD: i32 = 4;
 pub(super) const STATUS_FD: i32 = 5;
 pub(super) const ALIVE_FD: i32 = 6;
+/// None above this one reaches bwrap.
+pub(super) const LAST_FD: i32 = ALIVE_FD;
 
 /// Where a program finds its own and earlier output, and the program behind the file tools.
 pub const EXECUTIONS_INSIDE: &str = "/run/outlast/executions";
@@ -25,6 +27,35 @@ const SHARED_MEMORY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Read-only parts of the host, besides `/usr`. Symbolic links stay links.
 const SYSTEM: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+/// The kernel's settings and devices.
+const PROC_READ_ONLY: &[&str] = &[
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/driver",
+    "/proc/fs",
+    "/proc/irq",
+    "/proc/pressure",
+    "/proc/scsi",
+    "/proc/sys",
+];
+/// The kernel's memory, messages and switches.
+const PROC_HIDDEN: &[&str] = &[
+    "/proc/kallsyms",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/kmsg",
+    "/proc/kpagecgroup",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/latency_stats",
+    "/proc/mtrr",
+    "/proc/sched_debug",
+    "/proc/slabinfo",
+    "/proc/sysrq-trigger",
+    "/proc/timer_list",
+    "/proc/vmallocinfo",
+];
 /// The parts of `/etc` that say nothing about the host and that programs do not start or connect without.
 const ETC: &[&str] = &[
     "/etc/alternatives",
@@ -41,7 +72,7 @@ const ETC: &[&str] = &[
 ];
 /// Files that are written for all sandboxes.
 const GENERATED: &[(&str, &str)] = &[
-    ("passwd", "agent:x:1000:1000:agent:/home/agent:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
+    ("passwd", "agent:x:1000:1000:agent:/agent:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
     ("group", "agent:x:1000:\nnogroup:x:65534:\n"),
     ("hosts", "127.0.0.1 localhost sandbox\n::1 localhost sandbox\n"),
     ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
@@ -79,10 +110,10 @@ impl Walls<'_> {
         }
         self.descriptors(&mut all);
         self.system(&mut all)?;
-        all.add(["--proc", "/proc", "--dev", "/dev"]);
+        kernel(&mut all);
         all.add(["--size", &SHARED_MEMORY_BYTES.to_string(), "--tmpfs", "/dev/shm"]);
         all.bind("--bind", &self.folder.workspace(), "/workspace");
-        all.bind("--bind", &self.folder.home(), "/home/agent");
+        all.bind("--bind", &self.folder.home(), "/agent");
         all.bind("--bind", &self.folder.tmp(), "/tmp");
         all.bind("--ro-bind", &self.folder.output(), EXECUTIONS_INSIDE);
         all.bind("--ro-bind", self.tool, TOOL_INSIDE);
@@ -128,7 +159,7 @@ impl Walls<'_> {
     fn environment(&self, all: &mut Arguments) {
         for (name, value) in [
             ("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"),
-            ("HOME", "/home/agent"),
+            ("HOME", "/agent"),
             ("USER", "agent"),
             ("LANG", "C.UTF-8"),
             ("TERM", "dumb"),
@@ -139,6 +170,18 @@ impl Walls<'_> {
         for (name, value) in self.env {
             all.add(["--setenv", name, value]);
         }
+    }
+}
+
+/// `/proc` without what belongs to the host. The kernel lets the user root write there even without capabilities, and
+/// that is who a sandbox runs as, seen from outside, if the server does.
+fn kernel(all: &mut Arguments) {
+    all.add(["--proc", "/proc", "--dev", "/dev"]);
+    for path in PROC_READ_ONLY.iter().filter(|path| Path::new(path).exists()) {
+        all.add(["--ro-bind", path, path]);
+    }
+    for path in PROC_HIDDEN.iter().filter(|path| Path::new(path).exists()) {
+        all.add(["--ro-bind", "/dev/null", path]);
     }
 }
 

@@ -20,6 +20,8 @@ use super::{Inner, end, kill};
 
 /// How late a deadline or the limit on output may be noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// After an error, which is logged: a disk that fails does so for a while.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// Measuring the disk walks all files. It takes at most one part in ten of the time.
 const MEASURE_EVERY: Duration = Duration::from_millis(500);
 const MEASURE_SHARE: u32 = 10;
@@ -57,7 +59,10 @@ async fn watch(inner: Arc<Inner>, id: SandboxId) {
                     return;
                 }
             }
-            Err(error) => tracing::warn!(sandbox = %id, %error, "cannot look after a sandbox"),
+            Err(error) => {
+                tracing::warn!(sandbox = %id, %error, "cannot enforce the limits of a sandbox");
+                tokio::time::sleep(RETRY_AFTER).await;
+            }
         }
     }
 }
