@@ -5,5 +5,6 @@
 #[cfg(feature = "fault-points")]
 mod crash;
 mod folders;
+mod hostile;
 mod retention;
 mod trees;
