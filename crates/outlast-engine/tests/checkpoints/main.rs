@@ -4,6 +4,7 @@
 
 #[cfg(feature = "fault-points")]
 mod crash;
+mod diffs;
 mod folders;
 mod hostile;
 mod retention;
