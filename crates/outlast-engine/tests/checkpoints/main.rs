@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
+mod costs;
 #[cfg(feature = "fault-points")]
 mod crash;
 mod diffs;
