@@ -1,7 +1,25 @@
-//! What an assistant changed in the workspace, as the last lines of its message and as data.
+//! What an assistant changed in the workspace: the block at the end of its message.
+//!
+//! ```text
+//! <files_summary>
+//! - app/page.tsx: Landing page with a hero section
+//! - old.css: deleted
+//! </files_summary>
+//! ```
+//!
+//! Models write it too, in their own way, so reading is lenient and writing is exact. What was said cannot be
+//! changed any more, so a block that is not right is followed by one that is, and the last block counts.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+
+const OPEN: &str = "<files_summary>";
+const CLOSE: &str = "</files_summary>";
+/// Of the lines that are written. Together with the answer they must fit into one event; an agent that installs
+/// packages changes thousands of files, and no reader wants them all.
+const LINES_BYTES_MAX: usize = 64 << 10;
+/// Of a description, which a model may have written at length.
+const DESCRIPTION_BYTES_MAX: usize = 1_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -11,9 +29,189 @@ pub enum Change {
     Deleted,
 }
 
+impl Change {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Change::Added => "added",
+            Change::Modified => "modified",
+            Change::Deleted => "deleted",
+        }
+    }
+}
+
 /// A path below the workspace, and what happened to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChangedFile {
     pub path: String,
     pub change: Change,
 }
+
+/// A line of the block.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DescribedFile {
+    pub path: String,
+    /// Empty if nobody described it.
+    pub description: String,
+}
+
+/// What to append to `said` so that it ends with a summary of every change; empty if it does already.
+///
+/// The descriptions that the model gave are kept. Files that it left out are described by their change, and
+/// files that it names although they did not change are dropped. What git keeps in `.git` is no work on files.
+pub fn files_summary_to_append(said: &str, changes: &[ChangedFile]) -> String {
+    let mut changes: Vec<&ChangedFile> = changes.iter().filter(|file| !is_of_git(&file.path)).collect();
+    changes.dedup_by(|a, b| a.path == b.path);
+    if changes.is_empty() {
+        return String::new();
+    }
+    let given = parse_files_summary(said);
+    let described: Vec<DescribedFile> = changes
+        .into_iter()
+        .map(|file| {
+            let given = given.iter().find(|given| given.path == file.path && !given.description.is_empty());
+            let description = given.map_or(file.change.as_str(), |given| &given.description).to_owned();
+            DescribedFile { path: file.path.clone(), description }
+        })
+        .collect();
+    let is_complete = said.trim_end().ends_with(CLOSE) && described.iter().all(|file| given.contains(file));
+    if is_complete {
+        return String::new();
+    }
+    let gap = if said.is_empty() { "" } else { "\n\n" };
+    format!("{gap}{}", files_summary(&described))
+}
+
+fn is_of_git(path: &str) -> bool {
+    path.split('/').any(|step| step == ".git")
+}
+
+/// The block for these files, in this order.
+pub fn files_summary(files: &[DescribedFile]) -> String {
+    let mut block = format!("{OPEN}\n");
+    for (place, file) in files.iter().enumerate() {
+        let description = one_line(&file.description);
+        let path = escape_path(&file.path);
+        let line = if description.is_empty() {
+            format!("- {path}\n")
+        } else {
+            format!("- {path}: {}\n", escape(&description))
+        };
+        if block.len() + line.len() > LINES_BYTES_MAX {
+            block.push_str(&format!("… and {} more\n", files.len() - place));
+            break;
+        }
+        block.push_str(&line);
+    }
+    block.push_str(CLOSE);
+    block
+}
+
+fn one_line(description: &str) -> String {
+    let words = description.split_whitespace().collect::<Vec<_>>().join(" ");
+    words[..words.floor_char_boundary(DESCRIPTION_BYTES_MAX)].trim_end().to_owned()
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// Also escapes what would end the path or be taken for decoration around it.
+fn escape_path(path: &str) -> String {
+    let mut text = String::with_capacity(path.len());
+    let last = path.chars().count().saturating_sub(1);
+    for (place, letter) in path.chars().enumerate() {
+        let at_edge = place == 0 || place == last;
+        match letter {
+            '&' => text.push_str("&amp;"),
+            '<' => text.push_str("&lt;"),
+            '>' => text.push_str("&gt;"),
+            ':' | '`' | '*' | '"' => text.push_str(&format!("&#{};", u32::from(letter))),
+            letter if letter.is_control() || (letter.is_whitespace() && (letter != ' ' || at_edge)) => {
+                text.push_str(&format!("&#{};", u32::from(letter)));
+            }
+            letter => text.push(letter),
+        }
+    }
+    text
+}
+
+/// The files of the last block in a text. A block that was not closed goes to the end of the text.
+pub fn parse_files_summary(text: &str) -> Vec<DescribedFile> {
+    // Letters of ASCII keep their length, so places in one are places in the other.
+    let lower = text.to_ascii_lowercase();
+    let Some(start) = lower.rfind(OPEN).map(|start| start + OPEN.len()) else { return Vec::new() };
+    let end = lower[start..].find(CLOSE).map_or(text.len(), |end| start + end);
+    let mut files: Vec<DescribedFile> = Vec::new();
+    for line in text[start..end].lines().map(str::trim) {
+        if line.starts_with('…') {
+            break;
+        }
+        match (bullet(line), files.last_mut()) {
+            (Some(item), _) => files.extend(parse_item(item)),
+            // A description that goes on in the next line.
+            (None, Some(file)) if !line.is_empty() => {
+                let description = format!("{} {}", file.description, unescape(line));
+                file.description = one_line(&description);
+            }
+            (None, _) => {}
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    files.retain(|file| seen.insert(file.path.clone())); // the first one counts
+    files
+}
+
+/// What stands behind the mark of a list item.
+fn bullet(line: &str) -> Option<&str> {
+    let item = line.strip_prefix(['-', '*', '•', '+'])?;
+    item.starts_with([' ', '\t']).then(|| item.trim())
+}
+
+fn parse_item(item: &str) -> Option<DescribedFile> {
+    let (path, description) = match item.find(": ").or_else(|| item.find(":\t")) {
+        Some(colon) => (&item[..colon], &item[colon + 2..]),
+        None => (item.strip_suffix(':').unwrap_or(item), ""),
+    };
+    let path = unescape(undecorated(path.trim()));
+    let path = path.strip_prefix("./").map(str::to_owned).unwrap_or(path);
+    let description = one_line(&unescape(description));
+    (!path.is_empty()).then_some(DescribedFile { path, description })
+}
+
+/// A path without the marks that models put around it: `path`, **path**, "path".
+fn undecorated(path: &str) -> &str {
+    let mut path = path;
+    for mark in ["**", "`", "\""] {
+        path = path.strip_prefix(mark).and_then(|path| path.strip_suffix(mark)).unwrap_or(path);
+    }
+    path
+}
+
+/// What is not an escape stays as it is: a model may write a plain `&`.
+fn unescape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find('&') {
+        out.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let escape = rest.find(';').and_then(|end| Some((unescaped(&rest[1..end])?, end + 1)));
+        let (letter, length) = escape.unwrap_or(('&', 1));
+        out.push(letter);
+        rest = &rest[length..];
+    }
+    out.push_str(rest);
+    out
+}
+
+fn unescaped(name: &str) -> Option<char> {
+    match name {
+        "amp" => Some('&'),
+        "lt" => Some('<'),
+        "gt" => Some('>'),
+        "quot" => Some('"'),
+        _ => char::from_u32(name.strip_prefix('#')?.parse().ok()?),
+    }
+}
+
+#[cfg(test)]
+mod tests;

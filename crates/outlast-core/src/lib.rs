@@ -58,7 +58,9 @@ pub use documents::{
     conversation_document, generation_document,
 };
 pub use event::{Entry, Event};
-pub use files_summary::{Change, ChangedFile};
+pub use files_summary::{
+    Change, ChangedFile, DescribedFile, files_summary, files_summary_to_append, parse_files_summary,
+};
 pub use first::read_state;
 pub use generation::{
     Counters, Generation, GenerationStatus, Phase, Progress, Rounds, ScheduledRetry, Segment, Stage,

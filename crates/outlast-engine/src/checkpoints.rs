@@ -9,6 +9,7 @@
 
 mod blobs;
 mod compare;
+mod diff;
 mod error;
 mod files;
 mod hash;
@@ -212,6 +213,15 @@ impl Checkpoints {
         };
         let after = area.read_record(between.after).await?.root;
         compare::compare(&area, &self.limits, before, after).await
+    }
+
+    /// The same as a unified diff of text files, at most 1 MiB. What is cut short says so in a line in brackets.
+    pub async fn diff(
+        &self,
+        conversation: &ConversationId,
+        between: Between<'_>,
+    ) -> Result<String, CheckpointError> {
+        diff::diff(&self.area(conversation), self.compare(conversation, between).await?).await
     }
 
     /// Removes all other checkpoints of the conversation, and the blobs that none of the rest needs. Records and

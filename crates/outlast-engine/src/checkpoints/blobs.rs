@@ -165,10 +165,6 @@ impl Area {
         Ok(record)
     }
 
-    pub(super) async fn has_record(&self, id: &str) -> Result<bool, CheckpointError> {
-        exists(&*self.storage.firm, &self.record(id)).await
-    }
-
     pub(super) fn list(&self, path: &Path) -> BoxStream<'static, Result<ObjectMeta, object_store::Error>> {
         self.storage.firm.list(Some(path))
     }

@@ -5,13 +5,15 @@
 //! durable; once it is gone, the index is worth nothing and is ignored. Losing the index costs time only.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::CheckpointError;
 use super::blobs::Area;
+use super::error::blocking;
 use super::hash::ContentHash;
-use super::tree::FileNode;
+use super::tree::{FileNode, ListingRef};
 use super::workspace::{Stat, Workspace};
 
 const VERSION: u32 = 1;
@@ -63,6 +65,8 @@ struct Stored {
     version: u32,
     conversation: String,
     checkpoint: String,
+    /// The tree that the checkpoint had. An id can be used again for another tree.
+    root: ContentHash,
     files: Vec<IndexedFile>,
     listings: Vec<ContentHash>,
 }
@@ -71,27 +75,33 @@ struct Stored {
 pub(super) struct NewIndex {
     pub(super) conversation: String,
     pub(super) checkpoint: String,
+    pub(super) root: ContentHash,
     pub(super) files: Vec<IndexedFile>,
     pub(super) listings: Vec<ContentHash>,
 }
 
-impl NewIndex {
-    /// Blocks.
-    pub(super) fn keep(self, workspace: &dyn Workspace) -> Result<(), CheckpointError> {
-        let NewIndex { conversation, checkpoint, files, listings } = self;
-        let stored = Stored { version: VERSION, conversation, checkpoint, files, listings };
-        let mut bytes = postcard::to_stdvec(&stored).expect("an index has no maps of unknown length");
-        let sum = ContentHash::of(&bytes);
-        bytes.extend_from_slice(sum.to_string().as_bytes());
-        Ok(workspace.keep_index(&bytes)?)
+/// Failing costs time at the next checkpoint and nothing else, so it is only logged.
+pub(super) async fn keep_index(workspace: &Arc<dyn Workspace>, index: NewIndex) {
+    let (workspace, conversation) = (workspace.clone(), index.conversation.clone());
+    if let Err(error) = blocking(move || Ok(workspace.keep_index(&encode(index))?)).await {
+        tracing::warn!(%conversation, %error, "cannot write the index of a workspace");
     }
+}
+
+fn encode(index: NewIndex) -> Vec<u8> {
+    let NewIndex { conversation, checkpoint, root, files, listings } = index;
+    let stored = Stored { version: VERSION, conversation, checkpoint, root, files, listings };
+    let mut bytes = postcard::to_stdvec(&stored).expect("an index has no maps of unknown length");
+    let sum = ContentHash::of(&bytes);
+    bytes.extend_from_slice(sum.to_string().as_bytes());
+    bytes
 }
 
 /// The index of the last checkpoint, if it can be used.
 #[derive(Default)]
 pub(super) struct Index {
-    /// The checkpoint whose blobs may be relied on.
-    pub(super) checkpoint: Option<String>,
+    /// The tree whose blobs may be relied on.
+    pub(super) base: Option<ListingRef>,
     files: HashMap<u64, IndexedFile>,
     blobs: HashSet<ContentHash>,
 }
@@ -104,10 +114,16 @@ impl Index {
         bytes: Option<Vec<u8>>,
     ) -> Result<Index, CheckpointError> {
         let Some(stored) = bytes.as_deref().and_then(decode) else { return Ok(Index::default()) };
-        let ours = stored.version == VERSION && stored.conversation == conversation;
-        if !ours || !area.has_record(&stored.checkpoint).await? {
+        if stored.version != VERSION || stored.conversation != conversation {
             return Ok(Index::default());
         }
+        let base = match area.read_record(&stored.checkpoint).await {
+            Ok(record) if record.root.hash == stored.root => record.root,
+            Ok(_) | Err(CheckpointError::NotFound(_) | CheckpointError::Damaged(_)) => {
+                return Ok(Index::default());
+            }
+            Err(error) => return Err(error),
+        };
         let mut blobs: HashSet<ContentHash> = stored.listings.into_iter().collect();
         let mut files = HashMap::with_capacity(stored.files.len());
         for file in stored.files {
@@ -117,7 +133,7 @@ impl Index {
                 files.insert(file.node, file);
             }
         }
-        Ok(Index { checkpoint: Some(stored.checkpoint), files, blobs })
+        Ok(Index { base: Some(base), files, blobs })
     }
 
     /// The content of a file that has not changed.

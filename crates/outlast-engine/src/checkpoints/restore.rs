@@ -9,7 +9,7 @@ use outlast_store::fault;
 use super::blobs::Area;
 use super::error::blocking;
 use super::hash::ContentHash;
-use super::index::{IndexedFile, NewIndex};
+use super::index::{IndexedFile, NewIndex, keep_index};
 use super::limits::{Limits, TRANSFERS_MAX};
 use super::load::{Loaded, load_tree};
 use super::tree::{FileNode, Node};
@@ -35,11 +35,7 @@ pub(super) async fn restore(
         blocking(move || Ok(workspace.clear()?)).await?;
         return Err(error);
     }
-    let index = index(request, &tree, record.root.hash);
-    let workspace = request.workspace.clone();
-    if let Err(error) = blocking(move || index.keep(&*workspace)).await {
-        tracing::warn!(conversation = %request.conversation, %error, "cannot write the index of a workspace");
-    }
+    keep_index(&request.workspace, index(request, &tree, record.root.hash)).await;
     Ok(Restored { files: record.files, bytes: record.bytes, left_out: record.left_out })
 }
 
@@ -141,5 +137,5 @@ fn index(request: &Restore, tree: &[Loaded], root: ContentHash) -> NewIndex {
         }
     }
     let (conversation, checkpoint) = (request.conversation.to_string(), request.id.clone());
-    NewIndex { conversation, checkpoint, files, listings }
+    NewIndex { conversation, checkpoint, root, files, listings }
 }

@@ -14,7 +14,7 @@ use super::blobs::Area;
 use super::compare::compare;
 use super::error::blocking;
 use super::hash::ContentHash;
-use super::index::{Index, IndexedFile, NewIndex};
+use super::index::{Index, IndexedFile, NewIndex, keep_index};
 use super::limits::{LISTING_BYTES_MAX, Limits, TRANSFERS_MAX};
 use super::reading::{FileRead, Reading, Step};
 use super::tree::{Entry, ListingRef, Node, Record, VERSION, encode_listing};
@@ -26,7 +26,23 @@ pub(super) async fn take(area: &Area, limits: &Limits, request: &Take) -> Result
     let workspace = request.workspace.clone();
     let bytes = blocking(move || Ok(workspace.index()?)).await?;
     let index = Arc::new(Index::open(area, request.conversation.as_str(), bytes).await?);
-    let base = index.checkpoint.clone();
+    let is_built_on_another = index.base.is_some();
+    match take_upon(area, limits, request, index).await {
+        // The former checkpoint cannot be read, so what it is said to have stored counts for nothing.
+        Err(CheckpointError::Damaged(_)) if is_built_on_another => {
+            take_upon(area, limits, request, Arc::new(Index::default())).await
+        }
+        taken => taken,
+    }
+}
+
+async fn take_upon(
+    area: &Area,
+    limits: &Limits,
+    request: &Take,
+    index: Arc<Index>,
+) -> Result<Taken, CheckpointError> {
+    let base = index.base;
     let (workspace, walk_index, walk_limits) = (request.workspace.clone(), index.clone(), *limits);
     let mut draft = blocking(move || walk(&*workspace, &walk_index, &walk_limits)).await?;
     fault::point("take.walked");
@@ -48,32 +64,21 @@ pub(super) async fn take(area: &Area, limits: &Limits, request: &Take) -> Result
     uploads.finish().await?;
     fault::point("take.listed");
 
-    let truth = match (&request.git, &base) {
+    let truth = match (&request.git, base) {
         (Some(git), _) => Some(Truth::Git(git.clone().cut())),
-        (None, Some(base)) => {
-            let base = area.read_record(base).await?.root;
-            Some(Truth::Changes(Changes::of(&compare(area, limits, Some(base), root).await?)))
-        }
+        (None, Some(_)) => Some(Truth::Changes(Changes::of(&compare(area, limits, base, root).await?))),
         (None, None) => None,
     };
     let record = Record { version: VERSION, root, files, bytes, taken_at: request.now, truth, left_out };
     area.write_record(&request.id, &record).await?;
     fault::point("take.recorded");
-    keep_index(request, indexed, listings).await;
+    let (conversation, checkpoint) = (request.conversation.to_string(), request.id.clone());
+    let index = NewIndex { conversation, checkpoint, root: root.hash, files: indexed, listings };
+    keep_index(&request.workspace, index).await;
     fault::point("take.indexed");
     let (new_blobs, new_bytes) = uploads.written();
     let Record { truth, left_out, .. } = record;
     Ok(Taken { files, bytes, truth, left_out, new_blobs, new_bytes })
-}
-
-/// Failing costs time at the next checkpoint and nothing else, so it is only logged.
-async fn keep_index(request: &Take, files: Vec<IndexedFile>, listings: Vec<ContentHash>) {
-    let (conversation, checkpoint) = (request.conversation.to_string(), request.id.clone());
-    let index = NewIndex { conversation, checkpoint, files, listings };
-    let workspace = request.workspace.clone();
-    if let Err(error) = blocking(move || index.keep(&*workspace)).await {
-        tracing::warn!(conversation = %request.conversation, %error, "cannot write the index of a workspace");
-    }
 }
 
 /// Reads and stores every file that the index does not know.

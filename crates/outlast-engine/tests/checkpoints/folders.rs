@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use outlast_core::{ConversationId, Timestamp};
+pub(crate) use outlast_engine::checkpoints::Between;
 use outlast_engine::checkpoints::{
-    Between, CheckpointError, Checkpoints, Difference, LocalWorkspace, Restore, Restored, Take, Taken,
+    CheckpointError, Checkpoints, Difference, LocalWorkspace, Restore, Restored, Take, Taken,
 };
 use tempfile::TempDir;
 

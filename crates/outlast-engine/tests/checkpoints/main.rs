@@ -2,8 +2,11 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
+mod costs;
 #[cfg(feature = "fault-points")]
 mod crash;
+mod diffs;
 mod folders;
+mod hostile;
 mod retention;
 mod trees;
