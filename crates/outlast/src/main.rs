@@ -1,4 +1,4 @@
-//! The command `outlast`: reads the settings, opens the store, and serves until it is told to stop.
+//! The command `outlast`: reads the settings, opens the store, and serves until it is stopped.
 
 mod config;
 mod http;
@@ -17,10 +17,10 @@ use tracing_subscriber::EnvFilter;
 use crate::config::{Config, Sources};
 use crate::server::Server;
 
-/// The server did not start: a setting, the store or the address is wrong. Also what clap exits with.
+/// The exit code if a setting, the store or the address prevents the start. Clap uses the same code.
 const DID_NOT_START: u8 = 2;
 
-/// A server that owns AI generations: they finish whatever clients do.
+/// A server that owns AI generations: they finish even if clients disconnect.
 #[derive(Parser)]
 #[command(version, about, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -44,7 +44,7 @@ struct Serve {
     /// Any setting, for example --set limits.body_bytes=65536; can be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Data folder
@@ -53,7 +53,7 @@ struct Serve {
     /// Store, for example memory: or sqlite:PATH
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Listen on an address that others can reach, although nobody has to log in
+    /// Listen on an address that other machines can reach, although there is no login
     #[arg(long)]
     insecure: bool,
 }
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
         Ok(filter) => EnvFilter::try_new(filter),
         Err(_) => EnvFilter::try_new("info"),
     };
-    let filter = match filter.context("OUTLAST_LOG cannot be used") {
+    let filter = match filter.context("OUTLAST_LOG is invalid") {
         Ok(filter) => filter,
         Err(error) => return failed(&error, DID_NOT_START),
     };
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Tells the person who started it what is wrong, in one line.
+/// Prints what is wrong in one line.
 fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
     eprintln!("outlast: {}", format!("{error:#}").replace('\n', " "));
     ExitCode::from(code)
@@ -112,11 +112,11 @@ async fn start(serve: Serve) -> anyhow::Result<Server> {
     }
     if !config.server.listen.ip().is_loopback() && !serve.insecure {
         bail!(
-            "{} can be reached from other machines and nobody has to log in: listen on 127.0.0.1, or pass --insecure",
+            "{} can be reached from other machines, and there is no login; listen on 127.0.0.1, or pass --insecure",
             config.server.listen
         );
     }
-    // Without the URL, which may hold a password; the store says what is wrong with it.
+    // Without the URL, which may contain a password. The store's error says what is wrong with it.
     let opened =
         outlast_store::open(&config.store.url, &config.server.data).context("cannot open the store")?;
     let engine = Engine::new(Parts {

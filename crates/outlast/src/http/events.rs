@@ -24,7 +24,7 @@ use super::streamed::{StreamedJson, json_pieces};
 
 /// A comment, which clients ignore and proxies take for traffic.
 pub(crate) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
-/// Events on a page by default, and at most. Bytes limit a page too.
+/// The default and the maximum number of events on a page. Its size is limited too.
 const EVENTS_USUAL: usize = 100;
 const EVENTS_MOST: usize = 1_000;
 
@@ -42,7 +42,7 @@ pub(crate) struct EventsQuery {
     #[serde(default)]
     #[param(default = "sse", required = false)]
     format: Format,
-    /// Events of a page at most; more than 1000 means 1000.
+    /// The maximum number of events on a page; more than 1000 means 1000.
     #[param(value_type = Option<u64>, minimum = 1, default = 100)]
     limit: Option<Whole>,
 }
@@ -124,7 +124,7 @@ fn cursor(headers: &HeaderMap, after: Option<Whole>) -> Result<Option<Seq>, Prob
     Ok(after.or(last).map(|Whole(seq)| Seq(seq)))
 }
 
-/// The events are the bytes of the log, as in every stream.
+/// The events have the same bytes as in the log and in every stream.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventPage<'a> {
@@ -144,8 +144,8 @@ async fn page(app: &App, id: &GenerationId, after: Option<Seq>, limit: usize) ->
     Ok(StreamedJson(EventPage { data, next_after: page.after, ended: page.ended }).into_response())
 }
 
-/// The frames of a stream in SSE's form, until it is over for whatever reason: the client comes back with its
-/// position if it wants more.
+/// Encodes the frames of a stream as SSE until it ends. Whatever the reason, the client can reconnect with its
+/// position.
 fn frames(events: EventStream) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let unsent: VecDeque<Bytes> = VecDeque::new();
     stream::unfold((events, unsent), |(mut events, mut unsent)| async move {
@@ -160,10 +160,10 @@ fn frames(events: EventStream) -> impl Stream<Item = Result<Bytes, Infallible>> 
     })
 }
 
-/// A frame of a stream, as SSE parsers hand it on.
+/// A frame of a stream, as SSE parsers return it.
 #[derive(ToSchema)]
 #[schema(as = EventFrame)]
-#[allow(dead_code)] // only its schema is used: `encode` writes the bytes of the log
+#[allow(dead_code)] // only its schema is used; `encode` writes the bytes of the log
 pub(crate) struct FrameSchema {
     /// The event's seq.
     id: String,
@@ -175,7 +175,7 @@ pub(crate) struct FrameSchema {
 }
 
 fn encode(batch: &Batch) -> Bytes {
-    /// More than `id`, `event` and `data` take.
+    /// More than `id:`, `event:`, `data:` and the line ends of a frame need.
     const FRAMING: usize = 64;
     let size = batch.records().iter().map(|record| record.bytes.len() + FRAMING).sum();
     let mut out = Vec::with_capacity(size);
@@ -200,10 +200,10 @@ fn encode_snapshot(snapshot: &Snapshot) -> Vec<Bytes> {
     pieces
 }
 
-/// A view as an event. It is not in the log: it stands for all events up to its seq.
+/// A view in the form of an event. It is not in the log; it replaces all events up to its seq.
 #[derive(ToSchema)]
 #[schema(as = SnapshotEvent, rename_all = "camelCase")]
-#[allow(dead_code)] // only its schema is used: the engine has the struct that is sent
+#[allow(dead_code)] // only its schema is used; the engine has the struct that is sent
 pub(crate) struct SnapshotSchema {
     seq: Seq,
     ts: Timestamp,
@@ -223,10 +223,10 @@ enum SnapshotType {
     Snapshot,
 }
 
-/// What a stream carries: the events of the log, or a snapshot in place of those that it leaves out.
+/// What a stream contains: the events of the log, or a snapshot that replaces some of them.
 #[derive(ToSchema)]
 #[serde(untagged)]
-#[allow(dead_code)] // only its schema is used: the bytes of the log are sent as they are
+#[allow(dead_code)] // only its schema is used; the bytes of the log are sent unchanged
 pub(crate) enum StreamEvent {
     Event(Box<Entry>),
     Snapshot(Box<SnapshotSchema>),

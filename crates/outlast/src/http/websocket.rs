@@ -1,4 +1,4 @@
-//! The WebSocket of a conversation: the same events as in every stream one way, commands the other way.
+//! The WebSocket of a conversation: the same events as in every stream, and commands from the client.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,10 +25,9 @@ use super::generations::{Outcome, StartBody, StartedGeneration};
 
 /// A client must send `hello` within this time, or the connection is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// A client that takes nothing for this long is dropped. It can come back with its position.
+/// A client that reads nothing for this long is dropped. It can reconnect with its position.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a client may send.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Frame {
@@ -68,10 +67,10 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Connect by WebSocket
 ///
-/// The same events as everywhere, and commands in return. PROTOCOL.md describes the frames.
+/// The same events as in the other streams, and commands from the client. PROTOCOL.md describes the frames.
 #[utoipa::path(get, path = "/v1/conversations/{id}/ws", operation_id = "connectConversation", tag = "Events",
     responses(
-        (status = 101, description = "Speaks WebSocket from here on."),
+        (status = 101, description = "Switching to the WebSocket protocol."),
         (status = 400, description = "`invalid_request`: not a WebSocket handshake."),
     ))]
 async fn connect(
@@ -79,15 +78,15 @@ async fn connect(
     Id(id): Id<ConversationId>,
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;
+    let upgrade = upgrade.map_err(|_| Problem::broken_off("this path needs a WebSocket handshake"))?;
     let id = app.engine().thread(&app.user(), id.as_str()).await?;
     app.engine().view(&app.user(), &id, 0).await?;
     let upgrade = upgrade.max_message_size(app.0.body_bytes).max_frame_size(app.0.body_bytes);
-    // The server waits for sessions when it stops, like for every other connection.
+    // When the server stops, it waits for sessions as for every other connection.
     let counted = app.0.connections.token();
     let session = move |socket| async move {
         let mut session = Session { app, id, socket };
-        // Whatever ends the session, the client comes back with its last position.
+        // Whatever ends the session, the client can reconnect with its last position.
         if let Err(Gone::Stopping) = session.serve().await {
             session.say_goodbye().await;
         }
@@ -102,9 +101,9 @@ struct Session {
     socket: WebSocket,
 }
 
-/// Why a session is over.
+/// Why a session ended.
 enum Gone {
-    /// The client went away, stalled, or broke the protocol; or the conversation cannot be read.
+    /// The client disconnected, stalled, or violated the protocol; or the conversation cannot be read.
     Client,
     /// The server is stopping.
     Stopping,
@@ -123,7 +122,7 @@ impl Session {
                     Some(Ok(message)) => self.receive(message).await?,
                     Some(Err(_)) | None => return Err(Gone::Client),
                 },
-                // One by one: a cancel must not wait behind a page of events on a slow line.
+                // One by one, so that a cancel need not wait behind a page of events on a slow connection.
                 Some(record) = async { unsent.pop_front() } => self.pass_on(record, unsent.is_empty()).await?,
                 next = events.next() => match next {
                     Ok(EventFrame::Events(batch)) => unsent.extend(batch.records().iter().cloned()),
@@ -136,7 +135,7 @@ impl Session {
         }
     }
 
-    /// Sends an event as the log has it. The socket is flushed with the last one of a batch.
+    /// Sends an event with the bytes of the log. The socket is flushed after the last one of a batch.
     async fn pass_on(&mut self, record: Record, last: bool) -> Result<(), Gone> {
         let text = Utf8Bytes::try_from(record.bytes).map_err(|_| Gone::Client)?;
         if last {
@@ -145,7 +144,7 @@ impl Session {
         in_time(self.socket.feed(Message::Text(text))).await
     }
 
-    /// Tells the client that it may come back soon.
+    /// Tells the client to reconnect soon.
     async fn say_goodbye(&mut self) {
         let goodbye =
             CloseFrame { code: close_code::AWAY, reason: "the server is stopping; reconnect".into() };
@@ -178,7 +177,7 @@ impl Session {
         }
     }
 
-    /// The events after a position. One after the end of the log gets a snapshot, as if none had been given.
+    /// The events after a position. A position after the end of the log is treated like none: it gets a snapshot.
     async fn follow(&mut self, after: Option<Seq>) -> Result<EventStream, Gone> {
         let (engine, user) = (self.app.engine(), self.app.user());
         let mut events = engine.stream_conversation(&user, &self.id, after).await;
@@ -190,7 +189,7 @@ impl Session {
 
     async fn send_snapshot(&mut self, snapshot: Box<Snapshot>) -> Result<(), Gone> {
         let text = serde_json::to_string(&snapshot).map_err(|_| Gone::Client)?;
-        drop(snapshot); // a slow client holds the text alone
+        drop(snapshot); // for a slow client, only the encoded text stays in memory
         self.send(text).await
     }
 
@@ -235,7 +234,7 @@ impl Session {
                     "payload": Outcome::from(cancelled),
                 }))
             }
-            // Scripts in a browser never see the protocol's own pings; they can use this one.
+            // Scripts in a browser cannot see the pings of the WebSocket protocol, so they can use this one.
             "ping" => Ok(json!({"type": "pong", "requestId": frame.request_id})),
             "hello" => Err(Problem::invalid("type", "hello was already received; reconnect to send another")),
             "approval.submit" => {

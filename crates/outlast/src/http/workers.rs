@@ -1,4 +1,4 @@
-//! Workers: claim a generation, append to it, say that they are alive.
+//! Workers: claim a generation, append to it, send heartbeats.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -15,7 +15,7 @@ use super::error::Problem;
 use super::free::{Free, ToolUseId};
 use super::query::Whole;
 
-/// Events in one batch: a worker with more should send more often.
+/// The maximum number of events in one batch. A worker with more should send more often.
 const BATCH_EVENTS_MAX: usize = 1_000;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -26,7 +26,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = Claim)]
 pub(crate) struct ClaimBody {
-    /// Whether what the previous worker appended stays.
+    /// Whether what the previous worker appended is kept.
     #[serde(default = "yes")]
     keep: bool,
     #[schema(min_length = 1, max_length = 200)]
@@ -53,7 +53,7 @@ pub(crate) struct HeartbeatBody {
 pub(crate) struct AppendBody {
     /// The epoch of the claim.
     epoch: Whole,
-    /// `lastSeq` of the last response: where this batch continues.
+    /// `lastSeq` of the last response. This batch continues there.
     expected_seq: Whole,
     #[schema(min_items = 1, max_items = 1000)]
     events: Vec<Made>,
@@ -155,16 +155,16 @@ fn producer_failed() -> String {
     "producer_failed".to_owned()
 }
 
-/// Where a worker stands.
+/// The state of a worker.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WorkerState {
     /// The epoch in which this worker may append.
     epoch: u32,
-    /// The worker's last event: what the next batch must expect.
+    /// The worker's last event: the `expectedSeq` of the next batch.
     last_seq: Seq,
     status: GenerationStatus,
-    /// What a person was asked, and what they decided.
+    /// The questions to a person, and the decisions.
     approvals: Vec<Approval>,
 }
 
@@ -230,12 +230,12 @@ async fn append(
     Ok(axum::Json(app.engine().produce(&app.user(), &id, batch).await?.into()))
 }
 
-/// Every POST may carry a request id. Here it does nothing: epoch and position say better what came before.
+/// Every POST may have a request id. Here it has no effect, because epoch and position already identify a batch.
 fn check_request_id(headers: &HeaderMap, id: Option<String>) -> Result<(), Problem> {
     request_id(headers, id).map(|_| ())
 }
 
-/// An epoch that no claim can have is as stale as any other wrong one.
+/// An epoch beyond any possible claim is treated as stale.
 fn epoch(Whole(epoch): Whole) -> u32 {
     u32::try_from(epoch).unwrap_or(u32::MAX)
 }
