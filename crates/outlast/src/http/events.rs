@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use outlast_core::{ConversationId, ConversationView, Entry, GenerationId, RequestId, Seq, Timestamp};
-use outlast_engine::{Batch, EngineError, EventStream, Frame, Snapshot};
+use outlast_engine::{Batch, EventStream, Frame, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -138,9 +138,15 @@ pub(crate) struct EventPage<'a> {
 
 async fn page(app: &App, id: &GenerationId, after: Option<Seq>, limit: usize) -> Result<Response, Problem> {
     let page = app.engine().events(&app.user(), id, after, limit).await?;
-    let lines = page.records.iter().map(|record| serde_json::from_slice(&record.bytes));
-    let data: Result<Vec<&RawValue>, _> = lines.collect();
-    let data = data.map_err(|error| EngineError::Broken(error.to_string()))?;
+    let mut data: Vec<&RawValue> = Vec::with_capacity(page.records.len());
+    for record in &page.records {
+        match serde_json::from_slice(&record.bytes) {
+            Ok(line) => data.push(line),
+            Err(error) => {
+                tracing::error!(generation = %id, seq = record.seq.0, %error, "skipped a line of a log");
+            }
+        }
+    }
     Ok(StreamedJson(EventPage { data, next_after: page.after, ended: page.ended }).into_response())
 }
 
