@@ -216,7 +216,17 @@ async fn damaged(store: &MemoryStore, started: &Started, lines: &[u64]) -> Arc<M
         changes.push(Change::Put(store.get(table, id).await.unwrap().unwrap()));
     }
     let fence = copy.claim(&conversation).await.unwrap();
-    copy.append(Append { conversation, fence, expected: Seq::ZERO, records, changes }).await.unwrap();
+    copy.append(Append {
+        conversation,
+        fence,
+        expected: Seq::ZERO,
+        records,
+        changes,
+        replies: Vec::new(),
+        limits: Vec::new(),
+    })
+    .await
+    .unwrap();
     copy
 }
 
