@@ -21,7 +21,7 @@ use std::time::Duration;
 use outlast_core::{
     Conversation, ConversationId, Effect, ExecutionId, Report, Seq, Surroundings, Timestamp, next,
 };
-use outlast_store::{Newest, StoreError, fault};
+use outlast_store::{ClaimError, Newest, StoreError, fault};
 use tokio::sync::{mpsc, watch};
 
 use crate::call::Call;
@@ -102,7 +102,7 @@ impl Actor {
         mailbox: mpsc::Receiver<Mail>,
     ) -> Result<Actor, (StoreError, mpsc::Receiver<Mail>)> {
         let opened = async {
-            let fence = shared.store.claim(&id).await?;
+            let fence = shared.store.claim(&id).await.map_err(unclaimed)?;
             fault::point("recover.claimed");
             let loaded = shared.store.load(&id, Newest::NONE).await?;
             let state = loaded.as_ref().map(to_state).transpose()?;
@@ -215,6 +215,12 @@ impl Actor {
                 None => std::future::pending().await,
             }
         };
+        let work = async {
+            match may_read {
+                true => works.next().await,
+                false => std::future::pending().await,
+            }
+        };
         // Biased, in this order: a cancel must not wait behind an endless stream.
         tokio::select! {
             biased;
@@ -265,6 +271,13 @@ impl Actor {
             let nothing = next.effects.is_empty() && timer.is_none();
             return Ok(if nothing { Owed::Nothing } else { Owed::Timer(timer) });
         }
+    }
+}
+
+fn unclaimed(error: ClaimError) -> StoreError {
+    match error {
+        held @ ClaimError::HeldBy(_) => StoreError::Unavailable(held.to_string()),
+        ClaimError::Store(error) => error,
     }
 }
 

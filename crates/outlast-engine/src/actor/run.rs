@@ -51,7 +51,7 @@ enum Work {
 
 impl Actor {
     /// A call that should be running, made from what was recorded: a restarted server makes the same.
-    pub(super) fn run(
+    pub(super) fn prepare(
         &mut self,
         workshop: Workshop,
         sandbox: SandboxId,

@@ -29,6 +29,19 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
+    /// Whether trying again is pointless.
+    pub fn is_final(&self) -> bool {
+        match self {
+            CheckpointError::NotFound(_)
+            | CheckpointError::Damaged(_)
+            | CheckpointError::Limit { .. }
+            | CheckpointError::NotEmpty => true,
+            CheckpointError::Workspace(_)
+            | CheckpointError::Storage(_)
+            | CheckpointError::Unfinished(_) => false,
+        }
+    }
+
     pub(super) fn limit(what: impl Into<String>, limit: impl TryInto<u64>) -> CheckpointError {
         CheckpointError::Limit { what: what.into(), limit: limit.try_into().unwrap_or(u64::MAX) }
     }

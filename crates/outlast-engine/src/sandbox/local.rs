@@ -120,6 +120,12 @@ impl Sandboxes for Local {
         blocking("create a sandbox", move || folder.create()).await
     }
 
+    fn workspace(&self, id: &SandboxId) -> Result<Arc<dyn Workspace>, SandboxError> {
+        let folder = self.inner.existing(id)?;
+        let opened = LocalWorkspace::open(&folder.workspace(), folder.index());
+        Ok(Arc::new(opened.map_err(cannot("open the workspace"))?))
+    }
+
     async fn look(&self, id: &SandboxId) -> Result<Presence, SandboxError> {
         let folder = self.inner.place.sandbox(id)?;
         blocking("look for a sandbox", move || {

@@ -2,6 +2,7 @@
 //! everything outlives the engine that started it, as a real sandbox outlives its server.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use bytes::{Bytes, BytesMut};
 use outlast_core::{ExecutionId, SandboxId};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
+
+use crate::checkpoints::{LocalWorkspace, Workspace};
 
 use super::{
     Execution, Offsets, Outcome, Output, Presence, Progress, SandboxError, Sandboxes, Span, Started,
@@ -29,6 +32,8 @@ pub type Script = Box<dyn Fn(&Execution) -> Acts + Send + Sync>;
 
 pub struct MemorySandboxes {
     script: Script,
+    /// The workspaces are real folders in here.
+    folder: PathBuf,
     sandboxes: Mutex<BTreeMap<SandboxId, Sandbox>>,
     changed: Notify,
 }
@@ -48,8 +53,8 @@ struct Run {
 }
 
 impl MemorySandboxes {
-    pub fn new(script: Script) -> Arc<MemorySandboxes> {
-        Arc::new(MemorySandboxes { script, sandboxes: Mutex::default(), changed: Notify::new() })
+    pub fn new(script: Script, folder: PathBuf) -> Arc<MemorySandboxes> {
+        Arc::new(MemorySandboxes { script, folder, sandboxes: Mutex::default(), changed: Notify::new() })
     }
 
     /// The ids of all sandboxes that are there.
@@ -140,6 +145,17 @@ impl Sandboxes for MemorySandboxes {
     async fn create(&self, id: &SandboxId) -> Result<(), SandboxError> {
         self.lock().entry(id.clone()).or_default();
         Ok(())
+    }
+
+    fn workspace(&self, id: &SandboxId) -> Result<Arc<dyn Workspace>, SandboxError> {
+        if !self.lock().contains_key(id) {
+            return Err(SandboxError::Gone(id.clone()));
+        }
+        let folder = self.folder.join(id.as_str());
+        let cannot = |error| SandboxError::Io { what: "cannot open the workspace".to_owned(), error };
+        std::fs::create_dir_all(&folder).map_err(cannot)?;
+        let index = self.folder.join(format!("{id}.index"));
+        Ok(Arc::new(LocalWorkspace::open(&folder, index).map_err(cannot)?))
     }
 
     async fn look(&self, id: &SandboxId) -> Result<Presence, SandboxError> {
@@ -282,7 +298,7 @@ mod tests {
                 (second, line("two\n")),
                 (second, Act::End(Outcome::Exited { code: 0 })),
             ]
-        }))
+        }), std::env::temp_dir())
     }
 
     #[tokio::test(start_paused = true)]
