@@ -61,7 +61,9 @@ impl Actor {
         match effect.clone() {
             Effect::CallModel { .. } => {}
             Effect::RunTool { sandbox, generation, execution } => {
-                let Some(run) = self.prepare(workshop, sandbox, &generation, &execution) else { return Ok(()) };
+                let Some(run) = self.prepare(workshop, sandbox, &generation, &execution) else {
+                    return Ok(());
+                };
                 self.works.start(&shared, effect, |teller| run.carry_out(teller));
             }
             Effect::EnsureSandbox { sandbox, how } => {

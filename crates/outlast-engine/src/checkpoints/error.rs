@@ -36,9 +36,9 @@ impl CheckpointError {
             | CheckpointError::Damaged(_)
             | CheckpointError::Limit { .. }
             | CheckpointError::NotEmpty => true,
-            CheckpointError::Workspace(_)
-            | CheckpointError::Storage(_)
-            | CheckpointError::Unfinished(_) => false,
+            CheckpointError::Workspace(_) | CheckpointError::Storage(_) | CheckpointError::Unfinished(_) => {
+                false
+            }
         }
     }
 

@@ -43,14 +43,8 @@ async fn fill(area: &Area, request: &Restore, tree: &Arc<Vec<Loaded>>) -> Result
     let (workspace, loaded) = (request.workspace.clone(), tree.clone());
     blocking(move || make_directories(&*workspace, &loaded)).await?;
     fault::point("restore.begun");
-    stream::iter(tree.iter())
-        .filter_map(|loaded| async move {
-            match &loaded.entry.node {
-                Node::File(file) => Some((loaded, file)),
-                Node::Directory(_) | Node::Link { .. } => None,
-            }
-        })
-        .map(|(loaded, file)| write_file(area, request, loaded, file))
+    stream::iter(0..tree.len())
+        .map(|place| write_entry(area, request, &tree[place]))
         .buffer_unordered(TRANSFERS_MAX)
         .try_collect::<()>()
         .await?;
@@ -66,6 +60,13 @@ fn make_directories(workspace: &dyn Workspace, tree: &[Loaded]) -> Result<(), Ch
         }
     }
     Ok(())
+}
+
+async fn write_entry(area: &Area, request: &Restore, loaded: &Loaded) -> Result<(), CheckpointError> {
+    match &loaded.entry.node {
+        Node::File(file) => write_file(area, request, loaded, file).await,
+        Node::Directory(_) | Node::Link { .. } => Ok(()),
+    }
 }
 
 async fn write_file(

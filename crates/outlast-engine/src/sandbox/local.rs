@@ -32,6 +32,8 @@ use tokio_util::task::TaskTracker;
 pub use launch::FAULT_POINTS;
 pub use walls::{EXECUTIONS_INSIDE, TOOL_INSIDE};
 
+use crate::checkpoints::{LocalWorkspace, Workspace};
+
 use super::{
     Execution, Offsets, Outcome, Presence, Progress, SandboxError, SandboxSettings, Sandboxes, Span, Started,
 };
@@ -104,7 +106,7 @@ impl Local {
     }
 
     /// The folder that is `/workspace` inside. It is full of links made by strangers: resolve nothing outside of it.
-    pub fn workspace(&self, id: &SandboxId) -> Result<PathBuf, SandboxError> {
+    pub fn folder(&self, id: &SandboxId) -> Result<PathBuf, SandboxError> {
         Ok(self.inner.existing(id)?.workspace())
     }
 

@@ -292,13 +292,16 @@ mod tests {
     fn two_lines() -> Arc<MemorySandboxes> {
         let line = |text: &'static str| Act::Write(Output::Stdout, Bytes::from_static(text.as_bytes()));
         let second = Duration::from_secs(1);
-        MemorySandboxes::new(Box::new(move |_| {
-            vec![
-                (second, line("one\n")),
-                (second, line("two\n")),
-                (second, Act::End(Outcome::Exited { code: 0 })),
-            ]
-        }), std::env::temp_dir())
+        MemorySandboxes::new(
+            Box::new(move |_| {
+                vec![
+                    (second, line("one\n")),
+                    (second, line("two\n")),
+                    (second, Act::End(Outcome::Exited { code: 0 })),
+                ]
+            }),
+            std::env::temp_dir(),
+        )
     }
 
     #[tokio::test(start_paused = true)]

@@ -131,6 +131,11 @@ impl Folder {
         self.path.join("output")
     }
 
+    /// What checkpoints remember about the workspace.
+    pub(super) fn index(&self) -> PathBuf {
+        self.path.join("index")
+    }
+
     pub(super) fn paused(&self) -> PathBuf {
         self.path.join("paused")
     }
