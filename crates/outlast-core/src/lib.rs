@@ -24,6 +24,7 @@ mod codec;
 mod context;
 mod documents;
 mod entries;
+mod files_summary;
 mod first;
 mod ids;
 mod json;
@@ -57,6 +58,7 @@ pub use documents::{
     conversation_document, generation_document,
 };
 pub use event::{Entry, Event};
+pub use files_summary::{Change, ChangedFile};
 pub use first::read_state;
 pub use generation::{
     Counters, Generation, GenerationStatus, Phase, Progress, Rounds, ScheduledRetry, Segment, Stage,

@@ -3,6 +3,7 @@
 
 mod actor;
 mod call;
+pub mod checkpoints;
 mod clock;
 mod commands;
 mod documents;

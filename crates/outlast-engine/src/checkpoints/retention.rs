@@ -1,0 +1,106 @@
+//! Removing checkpoints, and the blobs that no checkpoint needs any more.
+//!
+//! Safe at any moment of a crash: records go first, then blobs that no record needs. What a crash leaves
+//! behind is a blob too many, never one too few, and the next run removes it.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::ObjectMeta;
+use object_store::path::Path;
+use outlast_core::Timestamp;
+use outlast_store::fault;
+
+use super::blobs::Area;
+use super::hash::ContentHash;
+use super::limits::Limits;
+use super::load::load_listing;
+use super::tree::{ListingRef, Node};
+use super::{CheckpointError, Keep, Swept};
+
+/// Whatever is younger stays. An owner that lost its conversation and does not know it yet may run this with an
+/// old list, while the new owner takes checkpoints.
+const GRACE: Duration = Duration::from_secs(60 * 60);
+/// Objects that one call of `forget` removes: well below a second in a folder, one request in a bucket.
+const FORGET_STEP: usize = 1_000;
+
+pub(super) async fn keep(area: &Area, limits: &Limits, request: &Keep<'_>) -> Result<Swept, CheckpointError> {
+    let kept: HashSet<Path> = request.ids.iter().map(|id| area.record(id)).collect();
+    let mut swept = Swept::default();
+    for record in area.list_records().await? {
+        if !kept.contains(&record.location) && is_old(&record, request.now) {
+            area.delete(&record.location).await?;
+            swept.checkpoints += 1;
+        }
+    }
+    fault::point("keep.dropped");
+
+    let mut needed = HashSet::new();
+    for record in area.list_records().await? {
+        let marked = mark(area, limits, &record.location, &mut needed).await;
+        match marked {
+            // Half of a checkpoint that was given up, or removed since: nobody can restore it.
+            Err(
+                CheckpointError::Damaged(_) | CheckpointError::Storage(object_store::Error::NotFound { .. }),
+            ) if !kept.contains(&record.location) => {}
+            marked => marked?,
+        }
+    }
+    fault::point("keep.marked");
+
+    let mut blobs = area.list(&area.blobs());
+    while let Some(blob) = blobs.try_next().await? {
+        let is_needed =
+            blob.location.filename().and_then(ContentHash::parse).is_some_and(|hash| needed.contains(&hash));
+        if !is_needed && is_old(&blob, request.now) {
+            area.delete(&blob.location).await?;
+            fault::point("keep.swept");
+            swept.blobs += 1;
+            swept.bytes += blob.size;
+        }
+    }
+    Ok(swept)
+}
+
+fn is_old(object: &ObjectMeta, now: Timestamp) -> bool {
+    now.since(Timestamp(object.last_modified.timestamp_millis())) > GRACE
+}
+
+/// Adds every blob of a checkpoint to `needed`. Listings that are in there already are not read again.
+async fn mark(
+    area: &Area,
+    limits: &Limits,
+    record: &Path,
+    needed: &mut HashSet<ContentHash>,
+) -> Result<(), CheckpointError> {
+    let root = area.read_record_at(record).await?.root;
+    let mut listings: Vec<(ListingRef, usize)> = vec![(root, 0)];
+    while let Some((listing, depth)) = listings.pop() {
+        if !needed.insert(listing.hash) {
+            continue;
+        }
+        for entry in load_listing(area, limits, listing, depth).await? {
+            match entry.node {
+                Node::Directory(below) => listings.push((below, depth + 1)),
+                Node::File(file) => needed.extend(file.blobs().map(|blob| blob.hash)),
+                Node::Link { .. } => {}
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether everything is gone; otherwise, call it again.
+pub(super) async fn forget(area: &Area) -> Result<bool, CheckpointError> {
+    let everything = area.everything();
+    let step: Vec<ObjectMeta> = area.list(&everything).take(FORGET_STEP).try_collect().await?;
+    let done = step.len() < FORGET_STEP;
+    for object in step {
+        area.delete(&object.location).await?;
+    }
+    if done {
+        area.remove_remains().await?;
+    }
+    Ok(done)
+}
