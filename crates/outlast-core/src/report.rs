@@ -4,7 +4,8 @@ use serde_json::Value;
 
 use crate::message::TextKind;
 use crate::{
-    CheckpointId, ExecutionId, Failure, GenerationId, MessageId, SandboxId, SandboxState, ToolStream,
+    ChangedFile, CheckpointId, ExecutionId, Failure, GenerationId, MessageId, SandboxId, SandboxState,
+    ToolStream,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -85,7 +86,7 @@ pub enum Report {
     /// What the generation changed in the workspace.
     Summarized {
         generation: GenerationId,
-        changes: Vec<FileChange>,
+        changes: Vec<ChangedFile>,
     },
     /// What the sandbox of a resumed run says is true.
     Inspected {
@@ -125,31 +126,6 @@ pub enum RunEnd {
     },
     /// The sandbox is there but has no record of how it ended.
     Lost,
-}
-
-/// A path that differs between two checkpoints.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileChange {
-    pub path: String,
-    pub change: Change,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    Added,
-    Modified,
-    Deleted,
-}
-
-impl Change {
-    /// As the API writes it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Change::Added => "added",
-            Change::Modified => "modified",
-            Change::Deleted => "deleted",
-        }
-    }
 }
 
 /// What a call to a model returned since the last report.
