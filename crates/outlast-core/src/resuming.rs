@@ -21,9 +21,10 @@ pub(crate) fn go_on(state: &Conversation, generation: &Generation, truth: &str, 
     if progress.rounds.stage == Stage::Answering {
         retract(generation, progress.shown.clone(), "resumed", entries);
     }
+    let answers = progress.rounds.stage == Stage::Answering;
     let said = standing(state, generation, truth);
-    system_message(state, generation, said, true, entries);
-    if progress.rounds.stage == Stage::Answering {
+    system_message(state, generation, said, !answers, entries); // an answer goes on with its next attempt
+    if answers {
         let (model, attempt) = (generation.brief.model.clone(), progress.attempt + 1);
         entries.of(generation, Event::ChatStarted { model, attempt });
     }
