@@ -37,10 +37,13 @@ pub(crate) fn lose(generation: &Generation, rules: &Rules, entries: &mut Entries
     // If the text is kept and has grown, the attempt made progress and does not count as lost.
     let grew = goes_on(generation, rules) && generation.progress.last_seq > generation.progress.attempt_seq;
     if rules.ask_first() {
-        entries.of(generation, Event::ChatInterrupted { reason: again.to_owned(), round: 0 });
+        entries.of(
+            generation,
+            Event::ChatInterrupted { reason: again.to_owned(), round: generation.progress.rounds.round },
+        );
     } else if generation.counters.lost_in_a_row + 1 >= LOST_IN_A_ROW_MAX && !grew {
         let reason = format!("{again} {LOST_IN_A_ROW_MAX} times in a row during this answer");
-        entries.of(generation, Event::ChatInterrupted { reason, round: 0 });
+        entries.of(generation, Event::ChatInterrupted { reason, round: generation.progress.rounds.round });
     } else {
         start_again(generation, again, rules, entries);
     }

@@ -1,17 +1,20 @@
 //! Turns a command into events, or refuses it.
 
+mod approvals;
 mod workers;
 
+use approvals::decide_approval;
 use workers::{decide_append, decide_claim};
 
 use crate::attempts::start_again;
 use crate::entries::Entries;
 use crate::generation::Phase;
 use crate::message::plain_text;
+use crate::resuming::asks_the_sandbox;
 use crate::{
-    Brief, CancelReason, Command, Conversation, Decide, Decided, Earlier, Entry, Event, Facts, Generation,
-    GenerationId, Message, MessageStatus, QUEUE_MAX, Refusal, Retry, RetryMode, RetryOf, Role, Rules, Start,
-    Timestamp, WhenBusy,
+    Brief, CancelReason, Command, Conversation, Earlier, Entry, Event, Facts, Generation, GenerationId,
+    GenerationStatus, Message, MessageStatus, QUEUE_MAX, Refusal, Retry, RetryMode, RetryOf, Role, Rules,
+    Start, Timestamp, WhenBusy,
 };
 
 /// The maximum length of a title that is taken from the first message.
@@ -46,19 +49,22 @@ pub fn decide(
             entries.of(generation, Event::ChatCancelled { reason: CancelReason::User });
         }
         Command::Resume { generation, by } => {
-            let generation = interrupted(state, &generation)?; // if two tabs press Resume, one wins
+            let generation = resumable(state, &generation)?; // if two tabs press Resume, one wins
             if generation.brief.is_for_worker() {
                 return Err(Refusal::MadeByWorker);
             }
             entries.of(generation, Event::ChatResumed { by });
-            start_again(generation, "resumed", rules, &mut entries);
+            // A paused sandbox is only woken. One that can be asked says what is true before the run goes on.
+            if generation.progress.phase == Phase::Interrupted && !asks_the_sandbox(state, generation) {
+                start_again(generation, "resumed", rules, &mut entries);
+            }
         }
         Command::Dismiss { generation } => {
             let generation = interrupted(state, &generation)?;
             entries.of(generation, Event::ChatCancelled { reason: CancelReason::Dismissed });
         }
         Command::Retry(retry) => decide_retry(state, retry, facts, &mut entries)?,
-        Command::Decide(decide) => decide_approval(state, decide, &mut entries)?,
+        Command::Decide(decide) => decide_approval(state, decide, rules, &mut entries)?,
         Command::Claim { generation, keep } => decide_claim(state, &generation, keep, &mut entries)?,
         Command::Append(produce) => decide_append(state, produce, rules, &mut entries)?,
     }
@@ -170,24 +176,6 @@ fn decide_retry(
     Ok(())
 }
 
-fn decide_approval(state: &Conversation, decide: Decide, entries: &mut Entries) -> Result<(), Refusal> {
-    let Decide { generation, tool_use_id, hash, decided } = decide;
-    let generation = live(state, &generation)?;
-    let mut approvals = generation.progress.approvals.iter();
-    let Some(asked) = approvals.find(|approval| approval.tool_use_id == tool_use_id) else {
-        return Err(Refusal::NotAsked { tool_use_id });
-    };
-    if hash.is_some_and(|hash| hash != asked.hash) {
-        return Err(Refusal::ApprovalChanged { tool_use_id });
-    }
-    if let Some(earlier) = &asked.decided {
-        return Err(Refusal::AlreadyDecided(earlier.clone())); // the first decision counts
-    }
-    let Decided { decision, by, reason, always, pattern } = decided;
-    entries.of(generation, Event::ApprovalResolved { tool_use_id, decision, by, reason, always, pattern });
-    Ok(())
-}
-
 /// A request is a repetition if it started a generation before, or if the state already has the generation
 /// that it would start, because the same command was delivered twice.
 fn not_repeated(
@@ -225,6 +213,13 @@ fn interrupted<'a>(state: &'a Conversation, id: &GenerationId) -> Result<&'a Gen
         Phase::Interrupted => Ok(generation),
         _ => Err(Refusal::NotInterrupted { status: generation.status() }),
     }
+}
+
+/// The generation, if it is interrupted, or if its sandbox sleeps and nobody has woken it.
+fn resumable<'a>(state: &'a Conversation, id: &GenerationId) -> Result<&'a Generation, Refusal> {
+    let generation = live(state, id)?;
+    let sleeps = generation.status() == GenerationStatus::Paused && !generation.progress.rounds.woken;
+    if sleeps { Ok(generation) } else { interrupted(state, id) }
 }
 
 #[cfg(test)]

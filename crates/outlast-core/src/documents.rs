@@ -8,7 +8,7 @@ use crate::generation::{Phase, Segment};
 use crate::message::plain_text;
 use crate::{
     Approval, Brief, Conversation, ConversationId, Entry, Event, Generation, GenerationId, GenerationStatus,
-    Message, MessageId, MessageStatus, Part, RequestId, RetryOf, Seq, Timestamp,
+    Message, MessageId, MessageStatus, Part, RequestId, RetryOf, SandboxState, Seq, Timestamp,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -37,6 +37,9 @@ pub struct ConversationDocument {
     pub sandbox_id: Option<String>,
     #[schema(required)]
     pub sandbox_url: Option<String>,
+    /// What last happened to the sandbox, if there has been one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_state: Option<SandboxState>,
     /// Reserved for files that the agent works on.
     pub files: Vec<Value>,
     pub created_at: Timestamp,
@@ -141,7 +144,8 @@ pub fn apply_with_documents(state: &mut Conversation, entries: &[Entry]) -> Vec<
         if let Event::AttemptRetracted { message_ids, .. } = &entry.event {
             changes.extend(message_ids.iter().cloned().map(DocumentChange::MessageRemoved));
         }
-        conversation_changed |= matches!(entry.event, Event::ConversationUpdated { .. });
+        conversation_changed |=
+            matches!(entry.event, Event::ConversationUpdated { .. } | Event::SandboxChanged { .. });
         let touched = state.apply_and_tell(entry);
         changes.extend(touched.messages.into_iter().map(DocumentChange::Message));
         if let Some(document) = touched.generation {
@@ -158,15 +162,17 @@ pub fn apply_with_documents(state: &mut Conversation, entries: &[Entry]) -> Vec<
 }
 
 pub fn conversation_document(state: &Conversation) -> ConversationDocument {
+    let sandbox = state.sandbox.as_ref();
     ConversationDocument {
         id: state.id.clone(),
         title: state.title.clone(),
         metadata: state.metadata.clone(),
         generation_status: conversation_status(state),
         current_generation_id: state.foremost().map(|foremost| foremost.id.clone()),
-        sandbox_id: None,
+        sandbox_id: sandbox.filter(|sandbox| !sandbox.state.is_gone()).map(|sandbox| sandbox.id.to_string()),
         sandbox_url: None,
-        files: Vec::new(),
+        sandbox_state: sandbox.map(|sandbox| sandbox.state),
+        files: state.files.clone(),
         created_at: state.created_at,
         updated_at: state.updated_at,
         last_seq: state.seq,
@@ -205,8 +211,8 @@ pub fn generation_document(conversation: &ConversationId, generation: &Generatio
         },
         content_parts: None,
         pending_approval: generation.pending_approvals().next().map(Approval::shown),
-        sandbox_id: None,
-        is_paused: false,
+        sandbox_id: progress.rounds.sandbox.as_ref().map(ToString::to_string),
+        is_paused: progress.rounds.paused,
         error_message,
         end_reason,
         input_tokens: counters.input_tokens,

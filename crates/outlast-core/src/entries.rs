@@ -49,6 +49,14 @@ impl Entries {
         self.push(Some(generation.id.clone()), Some(generation.request.clone()), event);
     }
 
+    /// An event about the sandbox: it names the generation under way, if there is one.
+    pub(crate) fn of_active(&mut self, state: &Conversation, event: Event) {
+        match state.active() {
+            Some(active) => self.of(active, event),
+            None => self.of_conversation(None, event),
+        }
+    }
+
     pub(crate) fn of_new(&mut self, generation: &GenerationId, request: &RequestId, event: Event) {
         self.push(Some(generation.clone()), Some(request.clone()), event);
     }

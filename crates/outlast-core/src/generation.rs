@@ -86,6 +86,8 @@ pub struct Rounds {
     pub call_ids: Vec<String>,
     /// Tool calls of the current round whose outcome is unknown.
     pub unknown: Vec<String>,
+    /// How often the sandbox was lost in the current round.
+    pub lost: u32,
     /// Whether a tool call that may change files has begun.
     pub touched: bool,
     /// Why the model stopped, in stage `Finishing`.
@@ -231,6 +233,12 @@ impl Generation {
     /// Whether the server runs its tools, in rounds.
     pub fn is_agent(&self) -> bool {
         !self.brief.tools.is_empty() && !self.brief.is_for_worker() && self.prompt_seq.is_none()
+    }
+
+    /// Whether what it does now can be taken up by another owner as it stands: anything but a call to a model.
+    pub(crate) fn survives_its_owner(&self) -> bool {
+        let rounds = &self.progress.rounds;
+        rounds.stage != Stage::Answering || rounds.resuming
     }
 
     /// Whether it uses the server or its upstream now. One that waits for a person does not.

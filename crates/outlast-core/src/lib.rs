@@ -7,6 +7,7 @@
 
 mod command;
 mod conversation;
+mod effect;
 mod event;
 mod generation;
 mod report;
@@ -25,14 +26,18 @@ mod context;
 mod documents;
 mod entries;
 mod files_summary;
+mod finishing;
 mod first;
 mod ids;
 mod json;
 mod message;
 mod policy;
+mod resuming;
 mod retention;
+mod rounds;
 mod rules;
 mod sandbox;
+mod sandboxes;
 mod telling;
 mod time;
 mod view;
@@ -57,6 +62,7 @@ pub use documents::{
     ConversationDocument, ConversationStatus, DocumentChange, GenerationDocument, apply_with_documents,
     conversation_document, generation_document,
 };
+pub use effect::{Effect, Ensure};
 pub use event::{Entry, Event};
 pub use files_summary::{
     Change, ChangedFile, DescribedFile, files_summary, files_summary_to_append, parse_files_summary,
@@ -70,7 +76,7 @@ pub use ids::{
 };
 pub use json::{DEPTH_MAX, depth};
 pub use message::{Message, MessageStatus, Part, Role, TextKind, plain_text};
-pub use next::{Effect, Ensure, Next, Surroundings, due, next};
+pub use next::{Next, Surroundings, due, next};
 pub use observe::observe;
 pub use policy::{PatternRule, Patterns, Policy, ToolRule, ToolRules};
 pub use report::{CallEnd, Output, Piece, Ran, Report, RunEnd, Streamed};
@@ -80,4 +86,4 @@ pub use rules::{
 };
 pub use sandbox::{Always, Checkpoint, Execution, Offsets, OwedStop, Sandbox};
 pub use time::Timestamp;
-pub use view::{ActiveRun, ConversationView, LastEnd, QueuedRun, Transcript, view};
+pub use view::{ActiveRun, ConversationView, LastEnd, QueuedRun, RunningTool, Transcript, view};

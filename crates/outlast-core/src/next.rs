@@ -1,11 +1,13 @@
 //! What should be under way for a conversation. The owner asks after every change. Recovery after a restart
 //! is the same: fold the log and ask.
 
+mod tools;
+
+use tools::next_of_tools;
+
 use crate::generation::Phase;
-use crate::{
-    CheckpointId, Conversation, ExecutionId, Generation, GenerationId, Report, Rules, SandboxId, Seq,
-    Timestamp,
-};
+use crate::sandboxes;
+use crate::{Conversation, Effect, Generation, Report, Rules, Seq, Timestamp};
 
 /// What the rules need to know besides the state.
 #[derive(Clone, Debug)]
@@ -31,66 +33,6 @@ pub struct Next {
     pub wake_at: Option<Timestamp>,
 }
 
-/// Work to be done outside. Two equal effects are the same piece of work.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
-    CallModel {
-        generation: GenerationId,
-        attempt: u32,
-    },
-    /// Have this sandbox run. Idempotent; reports `SandboxReady`, or what is in the way.
-    EnsureSandbox {
-        sandbox: SandboxId,
-        how: Ensure,
-    },
-    /// Run this tool call, or attach to it if it runs or ran already. Its name and input are in the state
-    /// (`Generation::call`), and so is how much of its output is recorded (`Generation::execution`). A sandbox that
-    /// turns out to be paused is resumed without a word: a pause may have been dropped before it was recorded.
-    RunTool {
-        sandbox: SandboxId,
-        generation: GenerationId,
-        execution: ExecutionId,
-    },
-    /// Kill this execution and everything it began; see that it cannot begin if it has not.
-    StopExecution {
-        sandbox: SandboxId,
-        execution: ExecutionId,
-    },
-    /// Save the workspace under this id. Idempotent.
-    TakeCheckpoint {
-        sandbox: SandboxId,
-        checkpoint: CheckpointId,
-    },
-    PauseSandbox {
-        sandbox: SandboxId,
-    },
-    KillSandbox {
-        sandbox: SandboxId,
-    },
-    /// Compare two checkpoints; without `from`, with an empty workspace.
-    Summarize {
-        generation: GenerationId,
-        from: Option<CheckpointId>,
-        to: CheckpointId,
-    },
-    /// Ask the sandbox what is true: `git status` and the like.
-    Inspect {
-        generation: GenerationId,
-        sandbox: SandboxId,
-    },
-}
-
-/// How a sandbox that does not run comes to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ensure {
-    /// It is paused. If it is gone, `SandboxGone`.
-    Resume,
-    /// It is new, with an empty workspace.
-    Create,
-    /// It is new, with the files of this checkpoint. What a former owner left half restored is removed first.
-    Restore(CheckpointId),
-}
-
 impl Next {
     /// Whether there is nothing to do until the next command.
     pub fn is_nothing(&self) -> bool {
@@ -107,6 +49,12 @@ impl Next {
 }
 
 pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
+    let mut next = next_of_generation(state, around);
+    next.effects.extend(sandboxes::effects(state, around.rules, around.now));
+    next
+}
+
+fn next_of_generation(state: &Conversation, around: &Surroundings<'_>) -> Next {
     let Some(generation) = state.active() else {
         return match state.queue.front() {
             Some(waiting) => Next::report(Report::TurnCame { generation: waiting.id.clone() }),
@@ -131,6 +79,13 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
                 return Next::report(Report::WorkerSilent { generation: id() });
             }
             Next::wake_at(earlier(limit, Some(silent)))
+        }
+        Phase::Running if generation.survives_its_owner() => {
+            // What runs in the sandbox is not lost with its owner. Whoever wants to be asked is asked all the same.
+            if around.rules.ask_first() && before_this_owner(generation.progress.last_seq) {
+                return Next::report(Report::CallLost { generation: id() });
+            }
+            Next { wake_at: limit, ..next_of_tools(state, generation, around.rules) }
         }
         Phase::Running if before_this_owner(generation.progress.attempt_seq) => {
             Next::report(Report::CallLost { generation: id() })
@@ -162,6 +117,10 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
 /// under way now, `None` if there is nothing to do. It is stored in the conversation's document, so that a
 /// server that starts finds unfinished conversations without looking at the others.
 pub fn due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
+    earlier(due_of_generation(state, rules), sandboxes::due(state, rules))
+}
+
+fn due_of_generation(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
     let Some(generation) = state.active() else {
         return (!state.queue.is_empty()).then_some(Timestamp::default());
     };

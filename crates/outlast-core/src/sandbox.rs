@@ -16,8 +16,9 @@ pub(crate) const ALWAYS_MAX: usize = 256;
 pub struct Sandbox {
     pub id: SandboxId,
     pub state: SandboxState,
-    /// Since when it is in this state.
+    /// Since when it is in this state, and why.
     pub since: Timestamp,
+    pub reason: String,
     /// When a tool, or a person who decides about one, last needed it.
     pub used_at: Timestamp,
     /// The last tool call began here that may have changed files since the last checkpoint.
@@ -52,6 +53,8 @@ pub struct Execution {
     pub began_at: Timestamp,
     /// How much of its output is in the log.
     pub offsets: Offsets,
+    /// Whether this is another run of a read-only call whose first run was lost.
+    pub again: bool,
 }
 
 /// Positions in the two streams of an execution, in bytes.

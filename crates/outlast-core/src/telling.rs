@@ -1,22 +1,34 @@
 //! How the pieces of an answer become events: where a message begins and ends, and which id it has.
 
+use serde_json::Value;
+
 use crate::attempts::{Failed, fail, too_long};
 use crate::entries::Entries;
 use crate::message::TextKind;
-use crate::{CallEnd, Event, Generation, MessageId, Part, Piece, Rules, Streamed, approval_hash};
+use crate::rounds::{Call, settle, unique_id};
+use crate::{Always, CallEnd, Event, Generation, MessageId, Part, Piece, Rules, Streamed, approval_hash};
+
+/// The settings, and what people in this conversation decided once and for all.
+pub(crate) struct Standing<'a> {
+    pub(crate) rules: &'a Rules,
+    pub(crate) always: &'a [Always],
+}
 
 /// Turns what an attempt produced, by a model or a worker, into events.
-pub(crate) fn tell(generation: &Generation, streamed: Streamed, rules: &Rules, entries: &mut Entries) {
+pub(crate) fn tell(
+    generation: &Generation,
+    streamed: Streamed,
+    standing: Standing<'_>,
+    entries: &mut Entries,
+) {
+    let rules = standing.rules;
     let mut telling = Telling::new(generation, streamed.new_message, rules, entries);
     for piece in streamed.pieces {
         telling.take(piece);
     }
     match too_long(generation, telling.entries, rules).or(streamed.end) {
         None => {}
-        Some(CallEnd::Finished { reason }) => {
-            telling.close();
-            telling.event(Event::ChatDone { finish_reason: reason });
-        }
+        Some(CallEnd::Finished { reason }) => telling.finish(reason, &standing),
         Some(CallEnd::Failed { failure, jitter }) => {
             let newly_shown = std::mem::take(&mut telling.shown);
             let failed = Failed { failure: &failure, jitter, newly_shown };
@@ -35,6 +47,8 @@ struct Telling<'a> {
     shown: Vec<MessageId>,
     /// Tool calls without a result, and their messages.
     called: Vec<(String, MessageId)>,
+    /// Those that began in this report, with their arguments.
+    calls: Vec<Call>,
     /// White space that is already shown but was not given to the model, which may repeat it.
     withheld: String,
 }
@@ -53,6 +67,7 @@ impl<'a> Telling<'a> {
             open,
             shown: Vec::new(),
             called: called.collect(),
+            calls: Vec::new(),
             withheld: withheld(generation, rules).to_owned(),
             generation,
             entries,
@@ -65,6 +80,7 @@ impl<'a> Telling<'a> {
             Piece::ToolCall { id: tool_use_id, name: tool_name, input: tool_input } => {
                 self.close();
                 let message_id = self.begin();
+                let tool_use_id = self.named(tool_use_id, &message_id, &tool_name, &tool_input);
                 self.called.push((tool_use_id.clone(), message_id.clone()));
                 self.event(Event::ToolStart { message_id, tool_use_id, tool_name, tool_input });
             }
@@ -131,6 +147,43 @@ impl<'a> Telling<'a> {
         self.open = Some(message_id.clone());
         self.event(Event::AssistantSegmentStarted { message_id: message_id.clone() });
         message_id
+    }
+
+    /// The id of a call. An agent's is unique, and the call is kept until the answer is complete.
+    fn named(&mut self, id: String, message: &MessageId, name: &str, input: &Value) -> String {
+        if !self.generation.is_agent() {
+            return id;
+        }
+        let id = unique_id(self.generation, id, &self.called);
+        let (name, input) = (name.to_owned(), input.clone());
+        self.calls.push(Call { id: id.clone(), message: message.clone(), name, input });
+        id
+    }
+
+    /// The answer is complete: its tools run next, or what they changed is summarised, or it is the end.
+    fn finish(&mut self, reason: String, standing: &Standing<'_>) {
+        let rounds = &self.generation.progress.rounds;
+        if !self.generation.is_agent() || (self.called.is_empty() && !rounds.touched) {
+            self.close();
+            self.event(Event::ChatDone { finish_reason: reason });
+        } else if self.called.is_empty() {
+            // The segment stays open for the summary.
+            self.event(Event::RoundEnded { round: rounds.round, finish_reason: Some(reason) });
+        } else {
+            self.close();
+            let calls = self.all_calls();
+            settle(self.generation, calls, standing.always, standing.rules, self.entries);
+        }
+    }
+
+    fn all_calls(&mut self) -> Vec<Call> {
+        let earlier = self.generation.open_calls().filter_map(|(id, message)| {
+            let (name, input) = self.generation.call(id)?;
+            let (id, message) = (id.to_owned(), message.clone());
+            Some(Call { id, message, name: name.to_owned(), input: input.clone() })
+        });
+        let new = std::mem::take(&mut self.calls);
+        earlier.chain(new).collect()
     }
 
     fn begin(&mut self) -> MessageId {

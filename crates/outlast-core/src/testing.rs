@@ -9,13 +9,17 @@
 //! A `World` holds the state, its log, its transcript and its documents. After every append it checks the
 //! promises that must hold in every state, so each test of one rule also tests those.
 
+mod agents;
 mod commands;
+mod outside;
 mod past;
 mod promises;
 mod stored;
 mod world;
 
+pub(crate) use agents::*;
 pub(crate) use commands::*;
+pub(crate) use outside::{OUTPUT, Outside};
 pub(crate) use past::*;
 pub(crate) use promises::check_log;
 pub(crate) use stored::Stored;

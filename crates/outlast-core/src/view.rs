@@ -8,8 +8,8 @@ use utoipa::ToSchema;
 
 use crate::documents::{ConversationDocument, conversation_document};
 use crate::{
-    Approval, Conversation, Entry, Event, Generation, GenerationId, GenerationStatus, Message, MessageId,
-    Part, RequestId, ScheduledRetry, Seq, Timestamp,
+    Approval, Conversation, Entry, Event, Execution, ExecutionId, Generation, GenerationId, GenerationStatus,
+    Message, MessageId, Part, RequestId, ScheduledRetry, Seq, Timestamp,
 };
 
 /// Everything needed to show a conversation.
@@ -44,6 +44,9 @@ pub struct ActiveRun {
     pub status: GenerationStatus,
     pub model: String,
     pub attempt: u32,
+    /// The round of an agent, from 1. Absent if there are no tools.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub round: u32,
     #[schema(required)]
     pub started_at: Option<Timestamp>,
     /// How many generations wait behind it.
@@ -51,9 +54,21 @@ pub struct ActiveRun {
     /// The undecided questions, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_approvals: Vec<Approval>,
+    /// The tool calls that are running, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub running_tools: Vec<RunningTool>,
     /// The next attempt, while the generation waits to retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<ScheduledRetry>,
+}
+
+/// A tool call that is running.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningTool {
+    pub tool_use_id: String,
+    pub execution_id: ExecutionId,
+    pub started_at: Timestamp,
 }
 
 /// How a generation ended.
@@ -99,9 +114,11 @@ pub fn view(state: &Conversation, mut messages: Vec<Message>, has_more: bool) ->
         status: run.status(),
         model: run.brief.model.clone(),
         attempt: run.progress.attempt,
+        round: run.progress.rounds.round,
         started_at: run.progress.started_at,
         queued: queue.len(),
         pending_approvals: run.pending_approvals().map(Approval::shown).collect(),
+        running_tools: run.progress.rounds.executions.iter().map(RunningTool::from).collect(),
         retry: run.progress.retry.clone(),
     });
     ConversationView {
@@ -120,6 +137,20 @@ pub fn view(state: &Conversation, mut messages: Vec<Message>, has_more: bool) ->
 fn last_end(ended: &Generation) -> LastEnd {
     let (reason, error_message) = ended.end_reason();
     LastEnd { generation_id: ended.id.clone(), status: ended.status(), reason, error_message }
+}
+
+fn is_zero(round: &u32) -> bool {
+    *round == 0
+}
+
+impl From<&Execution> for RunningTool {
+    fn from(execution: &Execution) -> RunningTool {
+        RunningTool {
+            tool_use_id: execution.tool_use_id.clone(),
+            execution_id: execution.id.clone(),
+            started_at: execution.began_at,
+        }
+    }
 }
 
 impl From<&Generation> for QueuedRun {

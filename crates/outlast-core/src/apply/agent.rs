@@ -4,18 +4,14 @@ use crate::generation::{Phase, Rounds, Stage};
 use crate::message::sign;
 use crate::sandbox::{ALWAYS_MAX, Checkpoint};
 use crate::{
-    Always, Conversation, Entry, Event, Execution, Generation, MessageId, Outcome, OwedStop, RetryOf,
-    Sandbox, SandboxId, SandboxState, Segment, Seq, Timestamp,
+    Always, Conversation, Entry, Event, Execution, Generation, MessageId, Offsets, Outcome, OwedStop,
+    RetryOf, Sandbox, SandboxId, SandboxState, Segment, Seq, Timestamp,
 };
 
 /// So many failed generations hand their settled rounds on to the one that takes them up, ...
 const TAKEN_UP_MAX: usize = 16;
 /// ... and so many rounds: more than a model can read.
 const ROUND_ENDS_MAX: usize = 1024;
-
-/// So often a checkpoint of the same files is tried. A store of checkpoints that fails three times within minutes is
-/// broken, and the next change tries again.
-pub(crate) const CHECKPOINT_TRIES: u32 = 3;
 
 impl Conversation {
     /// A generation whose turn has come works in the sandbox that is there.
@@ -54,8 +50,11 @@ impl Conversation {
     /// What an event changes outside its generation, before the generation takes it in.
     pub(super) fn apply_to_sandbox(&mut self, entry: &Entry) {
         match &entry.event {
-            Event::SandboxChanged { sandbox_id, state, .. } => {
-                self.change_sandbox(sandbox_id, *state, entry.ts)
+            Event::SandboxChanged { sandbox_id, state, reason } => {
+                self.change_sandbox(sandbox_id, *state, entry.ts);
+                if let Some(sandbox) = &mut self.sandbox {
+                    sandbox.reason.clone_from(reason);
+                }
             }
             Event::ToolBegan { read_only, .. } => {
                 self.use_sandbox(entry.ts);
@@ -83,7 +82,6 @@ impl Conversation {
                     return;
                 }
                 (sandbox.failures, sandbox.failed_at) = (sandbox.failures + 1, entry.ts);
-                sandbox.dirty.take_if(|_| sandbox.failures >= CHECKPOINT_TRIES);
             }
             Event::ToolStopped { execution_id, .. } => {
                 self.owed_stops.retain(|owed| owed.execution != *execution_id);
@@ -111,6 +109,7 @@ impl Conversation {
             id: id.clone(),
             state,
             since: now,
+            reason: String::new(),
             used_at: now,
             dirty: None,
             checkpoint: None,
@@ -183,6 +182,7 @@ impl Generation {
             (round, Stage::Tools | Stage::Finishing) => {
                 (rounds.round, rounds.stage) = (round + 1, Stage::Answering);
                 rounds.unknown.clear();
+                rounds.lost = 0;
                 self.start_counting(); // the output of the tools counts for the round that had them
             }
         }
@@ -193,7 +193,9 @@ impl Generation {
         let interrupted = self.progress.phase == Phase::Interrupted;
         let is_agent = self.is_agent();
         let rounds = &mut self.progress.rounds;
-        (rounds.resuming, rounds.woken) = (interrupted && is_agent, !interrupted && is_agent);
+        let finishing = rounds.stage == Stage::Finishing; // needs no sandbox that tells the truth
+        rounds.resuming = interrupted && is_agent && !finishing;
+        rounds.woken = !interrupted && is_agent;
     }
 
     pub(super) fn sign(&mut self, message: &MessageId, signature: Option<&str>) -> Vec<Segment> {
@@ -226,14 +228,16 @@ impl Rounds {
             Event::ToolBegan { tool_use_id, execution_id, read_only } => {
                 let Some(sandbox) = self.sandbox.clone() else { return };
                 self.touched |= !read_only;
-                self.executions.retain(|execution| execution.tool_use_id != *tool_use_id);
+                let lost = self.executions.iter().position(|execution| execution.tool_use_id == *tool_use_id);
+                let again = lost.map(|place| self.executions.remove(place)).is_some();
                 self.executions.push(Execution {
                     tool_use_id: tool_use_id.clone(),
                     id: execution_id.clone(),
                     sandbox,
                     began_seq: entry.seq,
                     began_at: entry.ts,
-                    offsets: crate::Offsets::default(),
+                    offsets: Offsets::default(),
+                    again,
                 });
             }
             Event::ToolOutput { tool_use_id, stream, text, offset, bytes } => {
@@ -255,6 +259,7 @@ impl Rounds {
                 self.sandbox = (!state.is_gone()).then(|| sandbox_id.clone());
                 if state.is_gone() {
                     self.executions.clear(); // what has no end by now begins again in the next one
+                    self.lost += u32::from(*state == SandboxState::Lost);
                 }
             }
             Event::MessageAdded { resumes, .. } => self.resuming &= !resumes,

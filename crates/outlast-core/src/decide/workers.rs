@@ -8,7 +8,7 @@ use super::live;
 use crate::entries::Entries;
 use crate::generation::Phase;
 use crate::json::json_bytes;
-use crate::telling::tell;
+use crate::telling::{Standing, tell};
 use crate::{
     CallEnd, Conversation, Event, Generation, GenerationId, Piece, Refusal, Rules, Streamed, TOOL_BYTES_MAX,
     WorkerAppend, WorkerEnd,
@@ -62,7 +62,7 @@ pub(super) fn decide_append(
     let new_message = generation.next_message().cloned().unwrap_or(produce.new_message);
     let (id, attempt) = (produce.generation, produce.epoch);
     let streamed = Streamed { generation: id, attempt, pieces, end, new_message };
-    tell(generation, streamed, rules, entries);
+    tell(generation, streamed, Standing { rules, always: &[] }, entries);
     // If the answer exceeded its limit, it has already ended.
     if let Some((error_message, code)) = failed.filter(|_| !entries.has_end()) {
         entries.of(generation, Event::ChatError { error_message, code });

@@ -19,13 +19,22 @@ pub(crate) fn check_log(log: &[Entry]) {
     let mut requests: BTreeMap<&RequestId, &GenerationId> = BTreeMap::new();
     let mut opened: BTreeSet<&MessageId> = BTreeSet::new();
     let mut open: Option<(&GenerationId, &MessageId)> = None;
+    let mut settled: BTreeSet<&MessageId> = BTreeSet::new();
+    let mut executions = BTreeSet::new();
+    let mut began = BTreeMap::new();
+    let mut lost = false;
     for (index, entry) in log.iter().enumerate() {
         assert_eq!(entry.seq.0, index as u64 + 1, "seq has a gap");
         let (Some(id), Some(request)) = (&entry.generation, &entry.request) else {
-            assert!(
-                matches!(entry.event, Event::ConversationUpdated { .. }),
-                "{entry:?} belongs to no generation"
+            let may = matches!(
+                entry.event,
+                Event::ConversationUpdated { .. }
+                    | Event::SandboxChanged { .. }
+                    | Event::CheckpointTaken { .. }
+                    | Event::CheckpointFailed { .. }
+                    | Event::ToolStopped { .. }
             );
+            assert!(may, "{entry:?} has no generation");
             continue;
         };
         let begins = matches!(entry.event, Event::MessageAdded { .. } | Event::GenerationQueued { .. });
@@ -38,7 +47,7 @@ pub(crate) fn check_log(log: &[Entry]) {
             Event::MessageAdded { message, .. } => {
                 assert_eq!((message.seq, message.created_at), (entry.seq, entry.ts));
                 seen.questions += u32::from(message.role == Role::User);
-                assert_eq!(seen.questions, 1, "{id} has two questions");
+                assert!(seen.questions <= 1, "{id} has two questions");
             }
             Event::GenerationQueued { .. } => {
                 assert_eq!(requests.insert(request, id), None, "{request} started two generations");
@@ -53,16 +62,30 @@ pub(crate) fn check_log(log: &[Entry]) {
             }
             Event::ChatDelta { message_id, text, .. } | Event::ThinkingDelta { message_id, text, .. } => {
                 assert_eq!(open, Some((id, message_id)), "text outside its segment: {entry:?}");
-                assert!(!text.is_empty());
+                assert!(
+                    !text.is_empty()
+                        || matches!(entry.event, Event::ThinkingDelta { signature: Some(_), .. })
+                );
             }
             Event::ToolStart { message_id, .. } => {
                 assert_eq!(open, None, "a tool call inside a segment: {entry:?}");
                 assert!(opened.insert(message_id), "{message_id} opened twice");
             }
+            Event::RoundEnded { .. } => settled.extend(opened.iter().copied()),
+            Event::ToolBegan { tool_use_id, execution_id, read_only } => {
+                assert!(executions.insert(execution_id), "{execution_id} began twice");
+                let earlier = began.insert((id, tool_use_id), *read_only);
+                assert!(
+                    earlier != Some(false) || lost,
+                    "{tool_use_id} began twice in a sandbox that survived"
+                );
+            }
+            Event::SandboxChanged { state, .. } => lost |= state.is_gone(),
             Event::ToolEnd { message_id, .. } => assert!(opened.contains(message_id), "{entry:?}"),
             Event::AssistantSegmentEnded { message_id } => assert_eq!(open.take(), Some((id, message_id))),
             Event::AttemptRetracted { message_ids, .. } => {
                 assert!(message_ids.iter().all(|message| opened.contains(message)));
+                assert!(!message_ids.iter().any(|message| settled.contains(message)), "settled: {entry:?}");
                 open = open.filter(|(_, message)| !message_ids.contains(message));
                 opened.retain(|message| !message_ids.contains(message)); // the next attempt may use it again
             }

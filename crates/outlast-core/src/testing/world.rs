@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{CREATED, Past, Stored, answer, check_log, nothing_yet};
+use super::{CREATED, Outside, Past, Stored, answer, check_log, nothing_yet};
 use crate::message::plain_text;
 use crate::{
     CallEnd, Command, ConversationView, Earlier, Effect, Entry, Event, Facts, Generation, GenerationId,
     Message, Next, Piece, Refusal, Report, Rules, Seq, Streamed, Surroundings, Timestamp, Transcript,
-    WorkerAppend, WorkerEnd, decide, decode, encode, next, observe,
+    WorkerAppend, WorkerEnd, decide, decode, due, encode, next, observe,
 };
 
 /// How much time passes with every append.
@@ -29,6 +29,7 @@ pub(crate) struct World {
     pub(crate) worker: Option<u32>,
     /// What the owner looks up for the next command.
     pub(crate) facts: Facts,
+    pub(crate) outside: Outside,
 }
 
 /// A conversation with these events, a tenth of a second apart. Its owner recorded all of them.
@@ -60,6 +61,7 @@ impl World {
             worker_heard: CREATED,
             worker: None,
             facts: Facts::default(),
+            outside: Outside::default(),
         }
     }
 
@@ -70,6 +72,7 @@ impl World {
         world.now = log.last().map_or(CREATED, |entry| entry.ts);
         world.worker_heard = world.now;
         world.append(log.to_vec());
+        world.outside = Outside::after(log, true);
         world.owned_after = world.transcript.state.seq;
         world
     }
@@ -178,15 +181,33 @@ impl World {
             Effect::CallModel { generation, attempt } => Some((generation, attempt)),
             _ => None,
         };
-        let wanted = next.effects.into_iter().filter_map(call).last();
+        let wanted = next.effects.into_iter().filter_map(call).next_back();
         let started = wanted.is_some() && self.call != wanted;
         self.call = wanted;
-        started
+        started || self.carry_out()
+    }
+
+    /// Does the next bit of what should be going on beside the call.
+    fn carry_out(&mut self) -> bool {
+        let state = &self.transcript.state;
+        let mut effects = self.next().effects.into_iter();
+        let Some(report) = effects.find_map(|effect| self.outside.carry_out(&effect, state)) else {
+            return false;
+        };
+        assert_ne!(self.report(report.clone()), 0, "{report:?} is true but nothing comes of it");
+        true
+    }
+
+    /// Lets time pass until somebody has to look after the conversation, and lets them.
+    pub(crate) fn wait_until_due(&mut self) {
+        let due = due(&self.transcript.state, &self.rules).expect("something falls due");
+        self.now = self.now.max(due);
+        self.settle();
     }
 
     /// Does what `next` wants until the model is being called or nothing is left.
     pub(crate) fn settle(&mut self) {
-        for _ in 0..100 {
+        for _ in 0..1_000 {
             if !self.step() {
                 return;
             }
@@ -246,7 +267,8 @@ impl World {
     /// The owner crashes and another takes over, reading the log from its bytes.
     pub(crate) fn crash(&mut self) {
         let log: Vec<Entry> = self.log.iter().map(|entry| decode(&encode(entry)).unwrap()).collect();
-        *self = World { now: self.now, ..World::recovered(&log, &self.rules) };
+        let outside = std::mem::take(&mut self.outside);
+        *self = World { now: self.now, outside, ..World::recovered(&log, &self.rules) };
     }
 
     pub(crate) fn append(&mut self, entries: Vec<Entry>) {

@@ -1,0 +1,69 @@
+//! The end of a run that changed files: what changed is added to the answer and to the conversation.
+
+use serde_json::{Value, json};
+
+use crate::entries::Entries;
+use crate::ids::derived;
+use crate::message::plain_text;
+use crate::{Change, ChangedFile, Conversation, Event, Generation, MessageId};
+
+/// So many files a conversation lists: more than a person reads. The checkpoint has them all.
+const FILES_MAX: usize = 500;
+
+/// The answer gets its summary and is complete.
+pub(crate) fn finish(
+    state: &Conversation,
+    generation: &Generation,
+    changes: &[ChangedFile],
+    entries: &mut Entries,
+) {
+    let open = generation.open_segment();
+    let said = open.map(|segment| plain_text(&segment.parts)).unwrap_or_default();
+    let mut message_id = open.map(|segment| segment.message.clone());
+    if !changes.is_empty() {
+        let message_id = message_id.get_or_insert_with(|| {
+            let place = entries.next_seq().to_string();
+            let id = MessageId::from(derived("msg", &[generation.id.as_str(), &place]));
+            entries.of(generation, Event::AssistantSegmentStarted { message_id: id.clone() });
+            id
+        });
+        let text = summary(&said, changes);
+        if !text.is_empty() {
+            let message_id = message_id.clone();
+            entries.of(generation, Event::ChatDelta { message_id, text, chunks: 0 });
+        }
+    }
+    if let Some(message_id) = message_id {
+        entries.of(generation, Event::AssistantSegmentEnded { message_id });
+    }
+    if !changes.is_empty() {
+        let files = Some(files(&state.files, changes));
+        entries.of_conversation(None, Event::ConversationUpdated { title: None, metadata: None, files });
+    }
+    let finish_reason = generation.progress.rounds.finish_reason.clone().unwrap_or_default();
+    entries.of(generation, Event::ChatDone { finish_reason });
+}
+
+/// What is to be added to the answer so that it ends in a summary of all changes.
+fn summary(said: &str, changes: &[ChangedFile]) -> String {
+    let lines = changes.iter().map(|file| format!("- {}: {}\n", file.path, word(file.change)));
+    let gap = if said.is_empty() { "" } else { "\n\n" };
+    format!("{gap}<files_summary>\n{}</files_summary>", lines.collect::<String>())
+}
+
+/// The files of the conversation with these changes, the newest last.
+fn files(before: &[Value], changes: &[ChangedFile]) -> Vec<Value> {
+    let changed = |file: &&Value| changes.iter().any(|change| file["path"] == change.path.as_str());
+    let mut files: Vec<Value> = before.iter().filter(|file| !changed(file)).cloned().collect();
+    files.extend(changes.iter().map(|file| json!({"path": file.path, "change": word(file.change)})));
+    files.drain(..files.len().saturating_sub(FILES_MAX));
+    files
+}
+
+fn word(change: Change) -> &'static str {
+    match change {
+        Change::Added => "added",
+        Change::Modified => "modified",
+        Change::Deleted => "deleted",
+    }
+}
