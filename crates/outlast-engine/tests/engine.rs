@@ -40,6 +40,7 @@ impl Bench {
         let engine = Engine::new(Parts {
             store: kept,
             models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
+            workshop: Err("no tools here".to_owned()),
             settings,
             clock: Clock::simulated(Timestamp(1_767_225_600_000)),
             ids: Ids::Counting(AtomicU64::new(0)),

@@ -23,6 +23,7 @@ fn engine(store: &Arc<MemoryStore>, durability: Durability, scripts: Vec<Vec<Ste
     Engine::new(Parts {
         store: store.clone(),
         models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
+        workshop: Err("no tools here".to_owned()),
         settings: Settings { durability, ..Settings::default() },
         clock: Clock::simulated(Timestamp(1_767_225_600_000)),
         ids: Ids::Counting(AtomicU64::new(0)),

@@ -29,6 +29,7 @@ fn engine_on(store: Arc<MemoryStore>, scripts: Vec<Vec<Step>>) -> Engine {
     Engine::new(Parts {
         store,
         models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
+        workshop: Err("no tools here".to_owned()),
         settings: Settings::default(),
         clock: Clock::simulated(Timestamp(1_767_225_600_000)),
         ids: Ids::Counting(AtomicU64::new(0)),

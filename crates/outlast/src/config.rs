@@ -5,6 +5,8 @@ mod duration;
 mod load;
 mod models;
 mod sections;
+mod size;
+mod tools;
 
 #[cfg(test)]
 mod tests;
@@ -19,11 +21,13 @@ use serde::Deserialize;
 pub(crate) use duration::parse as parse_duration;
 pub(crate) use load::Sources;
 pub(crate) use models::{Continuation, ModelConfig, Upstream};
+pub(crate) use tools::SandboxKind;
 
 use sections::{
-    DurabilityMode, DurabilitySection, History, Limits, NotBuilt, RecoveryMode, RecoverySection,
+    Checkpoints, DurabilityMode, DurabilitySection, History, Limits, RecoveryMode, RecoverySection,
     RetentionSection, Retry, Server, Store, Timeouts,
 };
+use tools::{Agent, Sandbox, ToolSection};
 
 /// In `debounce` mode text is saved this often.
 const DEBOUNCE: Duration = Duration::from_secs(2);
@@ -43,13 +47,15 @@ pub(crate) struct Config {
     retention: RetentionSection,
     pub(crate) limits: Limits,
     history: History,
-    sandbox: NotBuilt,
-    tools: NotBuilt,
+    pub(crate) sandbox: Sandbox,
+    agent: Agent,
+    tools: BTreeMap<String, ToolSection>,
+    pub(crate) checkpoints: Checkpoints,
 }
 
 impl Config {
-    pub(crate) fn engine(&self) -> Settings {
-        Settings {
+    pub(crate) fn engine(&self) -> Result<Settings, String> {
+        Ok(Settings {
             rules: Rules {
                 recovery: match self.recovery.mode {
                     RecoveryMode::Safe => Recovery::Safe,
@@ -62,7 +68,14 @@ impl Config {
                 answer_bytes: self.limits.answer_bytes,
                 prefill: self.prefilled(),
                 worker_silence: self.timeouts.worker_silence,
-                ..Rules::default()
+                tools: tools::rules(&self.tools)?,
+                max_rounds: self.agent.max_rounds,
+                max_tokens: self.agent.max_tokens,
+                max_time: self.agent.max_time,
+                approval_pause: self.timeouts.approval_pause,
+                sandbox_idle_pause: self.timeouts.sandbox_idle_pause,
+                sandbox_kill: self.timeouts.sandbox_kill,
+                checkpoint_age: self.timeouts.checkpoint_age,
             },
             durability: match self.durability.mode {
                 DurabilityMode::Commit => Durability::Commit,
@@ -75,7 +88,7 @@ impl Config {
             followers_per_conversation: self.limits.followers_per_conversation,
             live_generations_per_user: self.limits.live_generations_per_user,
             live_generations: self.limits.live_generations,
-        }
+        })
     }
 
     /// The models that continue a failed attempt from its last word.
@@ -83,18 +96,5 @@ impl Config {
         let prefills = |upstream: &Upstream| upstream.continuation == Continuation::Prefill;
         let names = self.models.iter().filter(|(_, model)| model.upstream().is_some_and(prefills));
         names.map(|(name, _)| name.clone()).collect()
-    }
-
-    /// Settings that were given but have no effect, because this version runs no tools.
-    pub(crate) fn without_effect(&self) -> Vec<&'static str> {
-        let candidates = [
-            ("sandbox", &self.sandbox),
-            ("tools", &self.tools),
-            ("timeouts.approval_pause", &self.timeouts.approval_pause),
-            ("timeouts.sandbox_kill", &self.timeouts.sandbox_kill),
-            ("timeouts.sandbox_idle_pause", &self.timeouts.sandbox_idle_pause),
-            ("timeouts.checkpoint_age", &self.timeouts.checkpoint_age),
-        ];
-        candidates.into_iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect()
     }
 }

@@ -5,6 +5,7 @@ mod config;
 mod http;
 mod models;
 mod server;
+mod workshop;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -167,7 +168,8 @@ async fn start(flags: Serve) -> anyhow::Result<Server> {
     let engine = Engine::new(Parts {
         store: opened.store.clone(),
         models: models::open(&config.models)?,
-        settings: config.engine(),
+        workshop: workshop::open(&config).await?,
+        settings: config.engine().map_err(anyhow::Error::msg)?,
         clock: Clock::System,
         ids: Ids::Random,
     });

@@ -60,13 +60,6 @@ impl Server {
         if recovered > 0 {
             tracing::info!(conversations = recovered, "resumed unfinished generations");
         }
-        let without_effect = config.without_effect();
-        if !without_effect.is_empty() {
-            tracing::warn!(
-                "settings without effect, because this version runs no tools: {}",
-                without_effect.join(", ")
-            );
-        }
         let connections_limit = config.limits.connections;
         Ok(Server { engine, opened, listener, connections, connections_limit, app })
     }

@@ -87,6 +87,7 @@ impl Bench {
         let engine = Engine::new(Parts {
             store: Arc::new(MemoryStore::new()),
             models: models.with_idle(idle),
+            workshop: Err("no tools here".to_owned()),
             settings: Settings { rules, ..settings },
             clock: Clock::System,
             ids: Ids::Random,

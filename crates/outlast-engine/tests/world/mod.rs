@@ -143,6 +143,7 @@ impl World {
         Engine::new(Parts {
             store,
             models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
+            workshop: Err("no tools here".to_owned()),
             settings: Settings {
                 durability: self.durability,
                 rules: Rules { backoff: Duration::from_millis(50), ..Rules::default() },

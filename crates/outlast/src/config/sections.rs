@@ -11,10 +11,6 @@ use serde::Deserialize;
 use super::duration;
 use crate::http::Hosts;
 
-/// A setting for something that is not implemented yet. It is accepted, so that one file works for this version
-/// and the next, and a log line at the start says that it has no effect.
-pub(super) type NotBuilt = Option<toml::Value>;
-
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(serde::Serialize))]
 #[serde(default, deny_unknown_fields)]
@@ -114,10 +110,14 @@ pub(super) struct Timeouts {
     pub(super) upstream_idle: Duration,
     #[serde(with = "duration")]
     pub(super) worker_silence: Duration,
-    pub(super) approval_pause: NotBuilt,
-    pub(super) sandbox_kill: NotBuilt,
-    pub(super) sandbox_idle_pause: NotBuilt,
-    pub(super) checkpoint_age: NotBuilt,
+    #[serde(with = "duration")]
+    pub(super) approval_pause: Duration,
+    #[serde(with = "duration")]
+    pub(super) sandbox_kill: Duration,
+    #[serde(with = "duration")]
+    pub(super) sandbox_idle_pause: Duration,
+    #[serde(with = "duration")]
+    pub(super) checkpoint_age: Duration,
 }
 
 impl Default for Timeouts {
@@ -126,10 +126,10 @@ impl Default for Timeouts {
             unwatched: Rules::default().unwatched,
             upstream_idle: Settings::default().upstream_idle,
             worker_silence: Rules::default().worker_silence,
-            approval_pause: None,
-            sandbox_kill: None,
-            sandbox_idle_pause: None,
-            checkpoint_age: None,
+            approval_pause: Rules::default().approval_pause,
+            sandbox_kill: Rules::default().sandbox_kill,
+            sandbox_idle_pause: Rules::default().sandbox_idle_pause,
+            checkpoint_age: Rules::default().checkpoint_age,
         }
     }
 }
@@ -186,5 +186,18 @@ pub(super) struct History {
 impl Default for History {
     fn default() -> History {
         History { messages: Settings::default().history_messages }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Checkpoints {
+    pub(crate) url: String,
+}
+
+impl Default for Checkpoints {
+    fn default() -> Checkpoints {
+        Checkpoints { url: "file:".to_owned() }
     }
 }

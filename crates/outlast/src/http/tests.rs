@@ -51,6 +51,7 @@ impl Server {
         let engine = Engine::new(Parts {
             store: store.clone(),
             models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
+            workshop: Err("no tools here".to_owned()),
             settings,
             clock, // a test may pause it
             ids: Ids::Random,
