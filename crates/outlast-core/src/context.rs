@@ -1,5 +1,8 @@
 //! Builds what a model is given: instructions, messages, tools and options.
 
+mod rounds;
+
+use rounds::ends_with_an_answer;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
@@ -71,6 +74,8 @@ pub struct Sources<'a> {
     pub prompt: Option<Prompt>,
     /// Whether the model can continue a partial answer that is given as the last message.
     pub prefill: bool,
+    /// How many bytes of messages the model can read; more are left out of the results of tools.
+    pub budget: Option<usize>,
 }
 
 /// Builds the context of a generation's next call.
@@ -78,9 +83,10 @@ pub struct Sources<'a> {
 /// The question comes last, even if it was asked while another answer was still being written. Questions
 /// of queued generations are left out. If the generation continues a partial answer, its own or that of a
 /// failed generation, the partial answer follows, and unless the model can continue it directly, a request
-/// for the rest.
+/// for the rest. Between them stand the settled rounds of an agent.
 pub fn context(state: &Conversation, generation: &Generation, sources: Sources<'_>) -> Context {
-    let Sources { messages, limit, prompt, prefill } = sources;
+    let Sources { messages, limit, prompt, prefill, budget } = sources;
+    let has_prompt = prompt.is_some();
     let partial = partial(generation, messages);
     let mut context = match prompt {
         Some(Prompt { messages, tools, options }) => Context { system: None, messages, tools, options },
@@ -90,10 +96,17 @@ pub fn context(state: &Conversation, generation: &Generation, sources: Sources<'
         }
     };
     context.system = generation.brief.system.clone();
-    if partial.is_empty() {
+    if !has_prompt {
+        context.messages.extend(rounds::settled(generation, messages));
+    }
+    let complete = !generation.progress.rounds.ends.is_empty() && ends_with_an_answer(&context.messages);
+    if let Some(budget) = budget {
+        rounds::shorten(&mut context.messages, budget);
+    }
+    if partial.is_empty() && !complete {
         return context;
     }
-    if prefill {
+    if prefill && !partial.is_empty() {
         let said: String = partial.iter().map(|message| plain_text(&message.parts)).collect();
         // Some upstreams reject a message that ends in white space, so it is trimmed here.
         let parts = vec![Part::Text { text: said.trim_end().to_owned() }];
@@ -117,11 +130,14 @@ fn transcript(
     let waits = |message: &Message| state.queue.iter().any(|waiting| of(message, &waiting.id));
     let question = |message: &Message| message.id == generation.message;
     let kept = |message: &Message| generation.progress.kept.contains(&message.id);
+    let taken_up = |message: &Message| generation.progress.rounds.of.iter().any(|id| of(message, id));
     let earlier = |message: &Message| {
-        !question(message) && !of(message, &generation.id) && !kept(message) && !waits(message)
+        let own = of(message, &generation.id) || taken_up(message) || kept(message);
+        !question(message) && !own && !waits(message)
     };
+    let says = |message: &Message| !message.content.is_empty() || has_image(message);
     let pick = |wanted: &dyn Fn(&Message) -> bool| {
-        let wanted = messages.iter().filter(|message| wanted(message) && !message.content.is_empty());
+        let wanted = messages.iter().filter(|message| wanted(message) && says(message));
         wanted.map(ContextMessage::from).collect::<Vec<_>>()
     };
     // The question is always included; the history gets the remaining room.
@@ -157,9 +173,17 @@ impl ContextMessage {
 
 impl From<&Message> for ContextMessage {
     fn from(message: &Message) -> ContextMessage {
-        let parts = vec![Part::Text { text: message.content.clone() }];
+        let parts = match has_image(message) {
+            true => message.parts.clone(),
+            false => vec![Part::Text { text: message.content.clone() }],
+        };
         ContextMessage { role: message.role, parts }
     }
+}
+
+/// Whether a user shows the model something.
+fn has_image(message: &Message) -> bool {
+    message.role == Role::User && message.parts.iter().any(|part| matches!(part, Part::Image { .. }))
 }
 
 #[cfg(test)]

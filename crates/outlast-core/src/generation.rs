@@ -80,6 +80,8 @@ pub struct Rounds {
     pub ends: Vec<Seq>,
     /// The failed generations that this one takes up, oldest first: their settled rounds are part of its context.
     pub of: Vec<GenerationId>,
+    /// How many messages the settled rounds have, and what the server told the model in between.
+    pub messages: usize,
     /// Tool calls that have begun and not ended.
     pub executions: Vec<Execution>,
     /// The ids of all tool calls, which models repeat.
@@ -313,6 +315,11 @@ impl Generation {
         let is_used = rounds.settled() > rounds.inherited; // by the first round
         let wanted = self.brief.answer_id.as_ref().filter(|id| !is_used && !self.progress.shown.contains(id));
         self.open_segment().map(|segment| &segment.message).or(wanted)
+    }
+
+    /// How many of the newest messages the model is given beside the history and the question.
+    pub fn answer_length(&self) -> usize {
+        self.progress.kept.len() + self.progress.shown.len() + self.progress.rounds.messages
     }
 
     /// The messages that answer its question: those it continues, then its own.

@@ -41,6 +41,7 @@ impl Conversation {
             inherited: rounds.settled(),
             ends,
             of,
+            messages: rounds.messages,
             call_ids: rounds.call_ids.clone(),
             touched: rounds.touched,
             ..Rounds::default()
@@ -155,6 +156,7 @@ impl Generation {
     /// The answer is complete. From here on it can only be added to.
     pub(super) fn settle(&mut self, seq: Seq, finish_reason: Option<&String>) {
         let progress = &mut self.progress;
+        progress.rounds.messages += progress.kept.len() + progress.shown.len();
         progress.shown.clear();
         let kept = std::mem::take(&mut progress.kept);
         progress.first_answer = kept.into_iter().next().or(progress.first_answer.take());
@@ -262,7 +264,10 @@ impl Rounds {
                     self.lost += u32::from(*state == SandboxState::Lost);
                 }
             }
-            Event::MessageAdded { resumes, .. } => self.resuming &= !resumes,
+            Event::MessageAdded { resumes, .. } => {
+                self.resuming &= !resumes;
+                self.messages += 1;
+            }
             _ => {}
         }
     }

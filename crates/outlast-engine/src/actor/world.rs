@@ -75,6 +75,7 @@ impl Actor {
                     limit: settings.history_messages,
                     prompt,
                     prefill: settings.rules.prefill.contains(&run.brief.model),
+                    budget: None,
                 };
                 self.shared.models.call(&run.brief.model, context(state, run, sources))
             }
@@ -126,8 +127,7 @@ async fn history(
     run: &Generation,
 ) -> Result<Vec<Message>, StoreError> {
     // Queued messages are among the newest and are left out afterwards. The partial answer is needed in full.
-    let answer = run.progress.kept.len() + run.progress.shown.len();
-    let wanted = shared.settings.history_messages + state.queue.len() + answer + 1;
+    let wanted = shared.settings.history_messages + state.queue.len() + run.answer_length() + 1;
     let newest = Newest { messages: wanted, max_bytes: CONTEXT_BYTES_MAX };
     let loaded = shared.store.load(&state.id, newest).await?;
     let stored = loaded.map(|loaded| loaded.messages).unwrap_or_default();
