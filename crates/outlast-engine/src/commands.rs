@@ -25,7 +25,11 @@ pub struct StartRequest {
     /// The role of the message: the user's, or that of the last message of a prompt.
     pub role: Role,
     pub parts: Vec<Part>,
+    /// Its tools are resolved by [`StartRequest::tools`].
     pub brief: Brief,
+    /// The tools that the model may ask for, by name. None given: all that the server offers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
     /// The client's idempotency key.
     #[serde(skip)]
     pub request: Option<RequestId>,
@@ -42,6 +46,7 @@ impl StartRequest {
             role: Role::User,
             parts,
             brief: Brief::default(),
+            tools: None,
             request: None,
             when_busy: WhenBusy::Reject,
         }
@@ -94,7 +99,11 @@ impl Engine {
             digest,
             role: request.role,
             parts: request.parts,
-            brief: Brief { model: self.model_of(&request.brief)?, ..request.brief },
+            brief: Brief {
+                model: self.model_of(&request.brief)?,
+                tools: self.tools_of(&request.brief, request.tools)?,
+                ..request.brief
+            },
             when_busy: request.when_busy,
         };
         let create = request.create || request.conversation.is_none();
@@ -105,6 +114,22 @@ impl Engine {
         let options = CommandOptions { create, named };
         let replied = self.command(&conversation, user, Command::Start(start), options).await;
         self.started(conversation, generation, replied).await
+    }
+
+    /// The tools to record: those that the server runs. A worker runs its own, and so does a client that brings its
+    /// own prompt.
+    fn tools_of(&self, brief: &Brief, named: Option<Vec<String>>) -> Result<Vec<String>, EngineError> {
+        if brief.is_for_worker() || brief.prompt.is_some() {
+            return Ok(Vec::new());
+        }
+        let offered = self.tools();
+        let Some(named) = named else { return Ok(offered) };
+        match named.iter().find(|name| !offered.contains(name)) {
+            Some(unknown) => {
+                Err(EngineError::UnknownTool { asked: unknown.clone(), why: self.no_tools().map(str::to_owned) })
+            }
+            None => Ok(named),
+        }
     }
 
     /// The model to record. For a worker's generation it may be any name, with a default of its own.

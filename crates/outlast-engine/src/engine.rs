@@ -93,6 +93,19 @@ impl Engine {
         self.shared.slots.owners()
     }
 
+    /// The names of the tools that the server runs.
+    pub fn tools(&self) -> Vec<String> {
+        match &self.shared.workshop {
+            Ok(_) => self.shared.settings.rules.tools.keys().cloned().collect(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Why the server runs no tools, if it runs none.
+    pub fn no_tools(&self) -> Option<&str> {
+        self.shared.workshop.as_ref().err().map(String::as_str)
+    }
+
     /// The names of the models.
     pub fn models(&self) -> Vec<String> {
         self.shared.models.names()

@@ -12,6 +12,9 @@ pub enum EngineError {
     NotFound,
     #[error("unknown model {asked:?}; known models are {known:?}")]
     UnknownModel { asked: String, known: Vec<String> },
+    /// Not offered, or no tool is and this is why.
+    #[error("the tool {asked:?} is not on offer{}", why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    UnknownTool { asked: String, why: Option<String> },
     #[error("you already have {limit} live generations")]
     TooManyLive { limit: usize },
     #[error("the server already has {limit} live generations")]

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
-use outlast_core::ExecutionId;
+use outlast_core::{ExecutionId, ToolSpec};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -101,6 +101,16 @@ impl Tool {
                 "Search text files below `path` for a regular expression. `glob` limits the files, for example *.rs. \
                  Ignored files are left out."
             }
+        }
+    }
+
+    /// What a model is told about it.
+    pub fn spec(self) -> ToolSpec {
+        ToolSpec {
+            name: self.name().to_owned(),
+            description: Some(self.description().to_owned()),
+            parameters: Some(self.schema()),
+            strict: None,
         }
     }
 

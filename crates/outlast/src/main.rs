@@ -95,12 +95,21 @@ impl SettingsFlags {
     }
 }
 
+/// What is done with settings and a runtime.
+enum Task {
+    Serve(Box<Serve>),
+    Keys(KeysCommand, SettingsFlags),
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let command = cli.command.unwrap_or(Command::Serve(cli.serve));
-    if let Command::Tool { name } = &command {
-        return outlast_engine::tools::inside::main(name);
-    }
+    let command = match command {
+        // Runs alone in a sandbox, where nothing of a server is.
+        Command::Tool { name } => return outlast_engine::tools::inside::main(&name),
+        Command::Serve(serve) => Task::Serve(Box::new(serve)),
+        Command::Keys { command, settings } => Task::Keys(command, settings),
+    };
     let filter = match std::env::var("OUTLAST_LOG") {
         Ok(filter) => EnvFilter::try_new(filter),
         Err(_) => EnvFilter::try_new("info"),
@@ -116,8 +125,8 @@ fn main() -> ExitCode {
     };
     runtime.block_on(async {
         match command {
-            Command::Serve(flags) => serve(flags).await,
-            Command::Keys { command, settings } => match keys(command, settings).await {
+            Task::Serve(flags) => serve(*flags).await,
+            Task::Keys(command, settings) => match keys(command, settings).await {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => failed(&error, DID_NOT_START),
             },

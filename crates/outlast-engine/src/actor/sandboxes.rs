@@ -96,6 +96,20 @@ impl Actor {
     }
 }
 
+impl Actor {
+    /// Kills the sandboxes of a conversation that is to be deleted and removes its checkpoints. What is left when this
+    /// fails is removed when the person tries again: the conversation is still there.
+    pub(super) async fn clear_workshop(&mut self) -> Result<(), String> {
+        let (Some(state), Ok(workshop)) = (&self.state, &self.shared.workshop) else { return Ok(()) };
+        self.works.keep(&[]);
+        let known = state.sandbox.as_ref().map(|sandbox| sandbox.id.clone());
+        for sandbox in known.into_iter().chain([state.next_sandbox_id()]) {
+            workshop.sandboxes.kill(&sandbox).await.map_err(|error| error.to_string())?;
+        }
+        workshop.checkpoints.forget(&self.id).await.map_err(|error| error.to_string())
+    }
+}
+
 /// What is reported where there is nothing to run tools in: the operator took it away, or this machine cannot.
 fn without_workshop(effect: Effect, reason: String) -> Report {
     match effect {

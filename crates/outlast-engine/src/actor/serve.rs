@@ -158,6 +158,10 @@ impl Actor {
             reply.send(Err(EngineError::NotFound)).ok();
             return Ok(());
         }
+        if let Err(error) = self.clear_workshop().await {
+            reply.send(Err(EngineError::Unavailable(error))).ok();
+            return Ok(());
+        }
         let deleted = self.shared.store.delete(&self.id).await;
         let lost = deleted.as_ref().err().map(|error| RecordError::Lost(error.to_string()));
         reply.send(deleted.map_err(EngineError::from)).ok();

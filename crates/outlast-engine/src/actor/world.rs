@@ -12,6 +12,7 @@ use crate::documents::{message_key, to_message, to_prompt};
 use crate::engine::Shared;
 use crate::journal::RecordError;
 use crate::reading::readable;
+use crate::tools::Tool;
 
 /// How much of the transcript is read for one call: more than any model accepts.
 const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -77,7 +78,9 @@ impl Actor {
                     prefill: settings.rules.prefill.contains(&run.brief.model),
                     budget: None,
                 };
-                self.shared.models.call(&run.brief.model, context(state, run, sources))
+                let mut context = context(state, run, sources);
+                context.tools.extend(run.brief.tools.iter().filter_map(|name| Tool::named(name)).map(Tool::spec));
+                self.shared.models.call(&run.brief.model, context)
             }
             Err(StoreError::Unavailable(reason)) => {
                 tracing::error!(conversation = ?self.id, reason, "cannot read the history; will retry");

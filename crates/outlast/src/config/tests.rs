@@ -1,5 +1,7 @@
 use std::collections::BTreeMap;
 
+use outlast_core::Policy;
+
 use super::load::Sources;
 use super::*;
 
@@ -42,7 +44,7 @@ fn b7_the_environment_can_set_every_level() {
     ])
     .unwrap();
     assert_eq!(config.store.url, "memory:");
-    assert_eq!(config.engine().rules.unwatched, Duration::from_secs(90));
+    assert_eq!(config.engine().unwrap().rules.unwatched, Duration::from_secs(90));
     assert_eq!(config.limits.live_generations_per_user, 3);
     assert!(matches!(&config.models["default"], ModelConfig::Openai(upstream) if upstream.model == "m"));
 }
@@ -63,8 +65,8 @@ fn b7_every_setting_can_be_a_flag() {
     .unwrap();
     assert_eq!(config.limits.body_bytes, 65536);
     assert_eq!(config.store.url, "memory:");
-    assert_eq!(config.engine().rules.unwatched, Duration::from_secs(90));
-    assert_eq!(config.engine().history_messages, 2, "the last one wins");
+    assert_eq!(config.engine().unwrap().rules.unwatched, Duration::from_secs(90));
+    assert_eq!(config.engine().unwrap().history_messages, 2, "the last one wins");
     let ModelConfig::Openai(upstream) = &config.models["gpt-4.1"] else { panic!("{config:?}") };
     assert!(upstream.model == "4" && upstream.headers.contains_key("X-Title"));
 }
@@ -127,12 +129,22 @@ fn b7_a_setting_that_was_renamed_is_refused_with_its_new_name() {
 }
 
 #[test]
-fn settings_for_tools_are_accepted_and_named_as_without_effect() {
+fn b7_settings_for_tools_become_rules() {
     let config = load_file(
-        "[sandbox]\nkind = \"local\"\n[tools.bash]\npolicy = \"ask\"\n[timeouts]\napproval_pause = \"5m\"",
+        "[sandbox]\nkind = \"local\"\nmemory = \"1GiB\"\n[timeouts]\napproval_pause = \"1m\"\n[tools.bash]\npolicy = \"deny\"\n\
+         [[tools.bash.rules]]\nmatch = { command = \"git *\" }\npolicy = \"allow\"",
     );
-    assert_eq!(config.unwrap().without_effect(), ["sandbox", "tools", "timeouts.approval_pause"]);
-    assert!(Config::default().without_effect().is_empty());
+    let rules = config.unwrap().engine().unwrap().rules;
+    assert_eq!(rules.approval_pause, Duration::from_secs(60));
+    let bash = &rules.tools["bash"];
+    assert_eq!((bash.policy, bash.rules.len(), bash.read_only), (Policy::Deny, 1, false));
+    assert_eq!(rules.tools["read_file"].policy, Policy::Allow);
+}
+
+#[test]
+fn b7_a_tool_that_there_is_not_is_refused_by_name() {
+    let config = load_file("[tools.bsh]\npolicy = \"allow\"").unwrap();
+    assert!(config.engine().unwrap_err().starts_with("tools.bsh: there is no such tool; there are bash, "));
 }
 
 #[test]

@@ -124,9 +124,9 @@ async fn capabilities(caller: Caller<Anyone>) -> axum::Json<Capabilities> {
         durability: caller.engine().durability(),
         store: caller.app().0.store.clone(),
         models: caller.engine().models(),
-        tools: Vec::new(),
+        tools: app.engine().tools(),
         approvals: true,
-        sandbox: "none",
+        sandbox: if app.engine().no_tools().is_none() { "local" } else { "none" },
         notifications: false,
     })
 }

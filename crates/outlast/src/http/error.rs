@@ -330,6 +330,7 @@ impl From<EngineError> for Problem {
             EngineError::Refused(refusal) => refusal.into(),
             EngineError::NotFound => Problem::not_found(),
             EngineError::UnknownModel { .. } => Problem::invalid("model", detail),
+            EngineError::UnknownTool { .. } => Problem::invalid("tools", detail),
             EngineError::CursorAhead { tail } => {
                 conflict(ProblemCode::CursorAhead).with(|about| about.last_seq = Some(tail.0))
             }

@@ -47,9 +47,11 @@ pub(crate) struct StartBody {
     request_id: Option<String>,
     #[serde(default)]
     when_busy: WhenBusyName,
-    /// This version runs no tools: must be empty.
-    #[schema(max_items = 0)]
+    /// The tools that the model may ask for, out of `GET /v1/tools`. Without it, all of them.
+    #[schema(max_items = 100)]
     tools: Option<Vec<String>>,
+    /// `false` for no sandbox, and so no tools.
+    sandbox: Option<bool>,
     /// Instructions for the model.
     system: Option<String>,
     metadata: Option<Metadata>,
@@ -122,13 +124,18 @@ impl From<WhenBusyName> for WhenBusy {
 
 impl StartBody {
     pub(crate) fn into_request(self, headers: &HeaderMap) -> Result<StartRequest, Problem> {
-        if self.tools.is_some_and(|tools| !tools.is_empty()) {
-            return Err(Problem::invalid("tools", "this version of Outlast runs no tools"));
-        }
+        let tools = match self.sandbox {
+            Some(false) if self.tools.as_ref().is_some_and(|tools| !tools.is_empty()) => {
+                return Err(Problem::invalid("tools", "there are no tools without a sandbox"));
+            }
+            Some(false) => Some(Vec::new()),
+            Some(true) | None => self.tools,
+        };
         Ok(StartRequest {
             conversation: self.conversation_id,
             request: request_id(headers, self.request_id)?,
             when_busy: self.when_busy.into(),
+            tools,
             brief: Brief {
                 model: self.model.unwrap_or_else(|| Brief::DEFAULT_MODEL.to_owned()),
                 system: self.system,
