@@ -28,6 +28,12 @@ pub enum CheckpointError {
     Unfinished(&'static str),
 }
 
+impl From<object_store::path::Error> for CheckpointError {
+    fn from(error: object_store::path::Error) -> Self {
+        CheckpointError::Storage(error.into())
+    }
+}
+
 impl CheckpointError {
     pub(super) fn limit(what: impl Into<String>, limit: impl TryInto<u64>) -> CheckpointError {
         CheckpointError::Limit { what: what.into(), limit: limit.try_into().unwrap_or(u64::MAX) }
