@@ -106,7 +106,8 @@ impl Actor {
         for sandbox in known.into_iter().chain([state.next_sandbox_id()]) {
             workshop.sandboxes.kill(&sandbox).await.map_err(|error| error.to_string())?;
         }
-        workshop.checkpoints.forget(&self.id).await.map_err(|error| error.to_string())
+        while !workshop.checkpoints.forget(&self.id).await.map_err(|error| error.to_string())? {}
+        Ok(())
     }
 }
 

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::TryStreamExt;
-use futures_util::stream::BoxStream;
+use futures_util::stream::{self, BoxStream};
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::{Path, PathPart};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
@@ -39,6 +40,14 @@ impl Storage {
             || LocalFileSystem::new_with_prefix(folder).map(|files| files.with_automatic_cleanup(true));
         let firm = Arc::new(files()?.with_fsync(true));
         Ok(Storage { firm: firm.clone(), lazy: Arc::new(files()?), prefix: Path::ROOT, folder: Some(firm) })
+    }
+
+    /// Credentials, region and endpoint come from the environment, under the names that AWS's own tools use.
+    pub(super) fn bucket(url: &str) -> Result<Storage, CheckpointError> {
+        let prefix =
+            url.strip_prefix("s3://").and_then(|place| place.split_once('/')).map_or("", |(_, path)| path);
+        let bucket = Arc::new(AmazonS3Builder::from_env().with_url(url).build()?);
+        Ok(Storage { firm: bucket.clone(), lazy: bucket, prefix: Path::parse(prefix)?, folder: None })
     }
 
     pub(super) fn conversation(&self, id: &str) -> Area {
@@ -173,11 +182,17 @@ impl Area {
         Ok(self.list(&self.records()).try_collect().await?)
     }
 
-    pub(super) async fn delete(&self, path: &Path) -> Result<(), CheckpointError> {
-        match self.storage.firm.delete(path).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
+    /// What is gone already is no error.
+    pub(super) async fn delete(&self, paths: Vec<Path>) -> Result<(), CheckpointError> {
+        let paths = stream::iter(paths).map(Ok).boxed();
+        let mut deleted = self.storage.firm.delete_stream(paths);
+        while let Some(result) = deleted.next().await {
+            match result {
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        Ok(())
     }
 
     pub(super) fn everything(&self) -> Path {

@@ -28,6 +28,12 @@ pub enum CheckpointError {
     Unfinished(&'static str),
 }
 
+impl From<object_store::path::Error> for CheckpointError {
+    fn from(error: object_store::path::Error) -> Self {
+        CheckpointError::Storage(error.into())
+    }
+}
+
 impl CheckpointError {
     /// Whether trying again is pointless.
     pub fn is_final(&self) -> bool {

@@ -22,18 +22,20 @@ use super::{CheckpointError, Keep, Swept};
 /// Whatever is younger stays. An owner that lost its conversation and does not know it yet may run this with an
 /// old list, while the new owner takes checkpoints.
 const GRACE: Duration = Duration::from_secs(60 * 60);
-/// Objects that one call of `forget` removes: well below a second in a folder, one request in a bucket.
-const FORGET_STEP: usize = 1_000;
+/// Objects that are removed at once: well below a second in a folder, one request to a bucket.
+const STEP: usize = 1_000;
 
 pub(super) async fn keep(area: &Area, limits: &Limits, request: &Keep<'_>) -> Result<Swept, CheckpointError> {
     let kept: HashSet<Path> = request.ids.iter().map(|id| area.record(id)).collect();
     let mut swept = Swept::default();
+    let mut dropped = Vec::new();
     for record in area.list_records().await? {
         if !kept.contains(&record.location) && is_old(&record, request.now) {
-            area.delete(&record.location).await?;
             swept.checkpoints += 1;
+            dropped.push(record.location);
         }
     }
+    area.delete(dropped).await?;
     fault::point("keep.dropped");
 
     let mut needed = HashSet::new();
@@ -49,16 +51,19 @@ pub(super) async fn keep(area: &Area, limits: &Limits, request: &Keep<'_>) -> Re
     }
     fault::point("keep.marked");
 
-    let mut blobs = area.list(&area.blobs());
-    while let Some(blob) = blobs.try_next().await? {
-        let is_needed =
-            blob.location.filename().and_then(ContentHash::parse).is_some_and(|hash| needed.contains(&hash));
-        if !is_needed && is_old(&blob, request.now) {
-            area.delete(&blob.location).await?;
-            fault::point("keep.swept");
-            swept.blobs += 1;
-            swept.bytes += blob.size;
+    let mut blobs = area.list(&area.blobs()).try_chunks(STEP);
+    while let Some(blobs) = blobs.try_next().await.map_err(|error| error.1)? {
+        let mut unneeded = Vec::new();
+        for blob in blobs {
+            let hash = blob.location.filename().and_then(ContentHash::parse);
+            if !hash.is_some_and(|hash| needed.contains(&hash)) && is_old(&blob, request.now) {
+                swept.blobs += 1;
+                swept.bytes += blob.size;
+                unneeded.push(blob.location);
+            }
         }
+        area.delete(unneeded).await?;
+        fault::point("keep.swept");
     }
     Ok(swept)
 }
@@ -94,11 +99,10 @@ async fn mark(
 /// Whether everything is gone; otherwise, call it again.
 pub(super) async fn forget(area: &Area) -> Result<bool, CheckpointError> {
     let everything = area.everything();
-    let step: Vec<ObjectMeta> = area.list(&everything).take(FORGET_STEP).try_collect().await?;
-    let done = step.len() < FORGET_STEP;
-    for object in step {
-        area.delete(&object.location).await?;
-    }
+    let step: Vec<Path> =
+        area.list(&everything).take(STEP).map_ok(|object| object.location).try_collect().await?;
+    let done = step.len() < STEP;
+    area.delete(step).await?;
     if done {
         area.remove_remains().await?;
     }

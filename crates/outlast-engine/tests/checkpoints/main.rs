@@ -2,6 +2,7 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
+mod bucket;
 mod costs;
 #[cfg(feature = "fault-points")]
 mod crash;
