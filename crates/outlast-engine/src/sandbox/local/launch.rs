@@ -212,6 +212,7 @@ fn spawn(inner: &Inner, launch: &Launch<'_>, locks: Locks) -> io::Result<Child> 
         folder: launch.folder,
         settings: &inner.settings,
         tool: &inner.tool,
+        as_root: inner.as_root,
         env: &launch.execution.env,
     };
     let mappings = [
