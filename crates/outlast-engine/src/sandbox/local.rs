@@ -87,7 +87,7 @@ impl Local {
             place,
             bwrap: probe::find_bwrap()?,
             seccomp: seccomp::filter().map_err(|error| SandboxError::Unavailable(error.to_string()))?,
-            cgroups: Cgroups::find(),
+            cgroups: Cgroups::find(&settings),
             as_root: rustix::process::geteuid().is_root(),
             settings,
             tool,

@@ -4,9 +4,9 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use outlast_engine::sandbox::{Limit, Network, Outcome, SandboxSettings, Sandboxes};
+use outlast_engine::sandbox::{Limit, Local, Network, Outcome, SandboxSettings, Sandboxes};
 
-use crate::{World, bash, end};
+use crate::{World, bash, end, helper};
 
 const MIB: u64 = 1024 * 1024;
 
@@ -66,7 +66,8 @@ async fn a_program_writes_nowhere_but_in_its_own_folders() {
             "cat /proc/sys/kernel/core_pattern > /proc/sys/kernel/core_pattern",
             "for file in $(find /proc -maxdepth 4 -type f -not -path '/proc/[0-9]*' -not -path '/proc/self/*' -not -path '/proc/thread-self/*'); do (true >> $file) 2> /dev/null && echo $file; done | grep .",
             "echo 1 > /proc/irq/default_smp_affinity",
-            "head -c 1 /proc/kmsg",
+            "head -c 1 /proc/kmsg || head -c 1 /proc/kpagecount || head -c 1 /proc/slabinfo",
+            "echo 0 > /proc/self/oom_score_adj",
         ],
     )
     .await;
@@ -218,6 +219,21 @@ async fn memory_is_limited() {
     let done = world.bash("python3 -c 'x = bytearray(512 * 1024 * 1024); print(len(x))'").await;
     assert_ne!(done.code(), 0, "{done:?}");
     assert_eq!(world.bash("python3 -c 'print(len(bytearray(16 * 1024 * 1024)))'").await.stdout, "16777216\n");
+}
+
+#[tokio::test]
+async fn processors_are_limited_or_the_setting_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = SandboxSettings { cpu: Some(0.2), ..SandboxSettings::default() };
+    match Local::open(folder.path(), settings.clone(), helper()).await {
+        Err(error) => assert!(error.to_string().starts_with("sandbox.cpu needs"), "{error}"),
+        Ok(_) => {
+            let world = World::with(settings).await;
+            let spin = "import time\nend = time.time() + 1\nwhile time.time() < end: pass\nprint(time.process_time())";
+            let used = world.bash(&format!("python3 -c '{spin}'")).await;
+            assert!(used.stdout.trim().parse::<f64>().unwrap() < 0.6, "{used:?}");
+        }
+    }
 }
 
 #[tokio::test]

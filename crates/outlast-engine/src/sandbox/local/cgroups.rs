@@ -36,12 +36,18 @@ pub(super) struct Cgroups {
 }
 
 impl Cgroups {
-    /// What this process may use.
-    pub(super) fn find() -> Cgroups {
+    /// What this process may use, and the settings ask for.
+    pub(super) fn find(settings: &SandboxSettings) -> Cgroups {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mut hierarchies: Vec<Hierarchy> =
             mounts.lines().filter_map(|line| Hierarchy::parse(line, &own)).collect();
+        for hierarchy in &mut hierarchies {
+            hierarchy.controllers.retain(|one| *one != Controller::Cpu || settings.cpu.is_some());
+        }
+        // Joining a group can take milliseconds. A version 1 hierarchy without a limit of ours is of no use; version 2
+        // always has the freezer.
+        hierarchies.retain(|one| one.version == 2 || !one.controllers.is_empty());
         hierarchies.retain(Hierarchy::is_writable);
         Cgroups { hierarchies }
     }
@@ -96,8 +102,7 @@ impl Hierarchy {
             2 => enabled(&base),
             _ => known(options.into_iter()),
         };
-        // A version 1 hierarchy without a limit of ours is of no use. Version 2 always has the freezer.
-        (version == 2 || !controllers.is_empty()).then_some(Hierarchy { base, version, controllers })
+        Some(Hierarchy { base, version, controllers })
     }
 
     fn is_writable(&self) -> bool {

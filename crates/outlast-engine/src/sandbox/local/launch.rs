@@ -7,7 +7,7 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -212,6 +212,7 @@ fn spawn(inner: &Inner, launch: &Launch<'_>, locks: Locks) -> io::Result<Child> 
         folder: launch.folder,
         settings: &inner.settings,
         tool: &inner.tool,
+        as_root: inner.as_root,
         env: &launch.execution.env,
     };
     let mappings = [
@@ -229,10 +230,17 @@ fn spawn(inner: &Inner, launch: &Launch<'_>, locks: Locks) -> io::Result<Child> 
     // The first process inside is bwrap: its environment can be read there as well.
     command.env_clear().current_dir("/");
     command.stdin(File::open(launch.records.stdin())?);
-    command.stdout(Stdio::from(private_file(&launch.records.output(Output::Stdout))?));
-    command.stderr(Stdio::from(private_file(&launch.records.output(Output::Stderr))?));
+    command.stdout(empty(&launch.records.output(Output::Stdout))?);
+    command.stderr(empty(&launch.records.output(Output::Stderr))?);
     command.fd_mappings(mappings.into()).map_err(io::Error::other)?;
     command.spawn()
+}
+
+/// A file for output. An earlier try to start may have left bwrap's complaint there, but nothing from the program.
+fn empty(path: &Path) -> io::Result<Stdio> {
+    let file = private_file(path)?;
+    file.set_len(0)?;
+    Ok(file.into())
 }
 
 /// A file without a name that holds these bytes.

@@ -27,49 +27,21 @@ const SHARED_MEMORY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Read-only parts of the host, besides `/usr`. Symbolic links stay links.
 const SYSTEM: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-/// The kernel's settings and devices.
-const PROC_READ_ONLY: &[&str] = &[
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/bus",
-    "/proc/driver",
-    "/proc/fs",
-    "/proc/irq",
-    "/proc/pressure",
-    "/proc/scsi",
-    "/proc/sys",
-];
-/// The kernel's memory, messages and switches.
-const PROC_HIDDEN: &[&str] = &[
-    "/proc/kallsyms",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/kmsg",
+/// Files about the kernel that root may read even without capabilities.
+const PROC_OF_ROOT: &[&str] = &[
     "/proc/kpagecgroup",
     "/proc/kpagecount",
     "/proc/kpageflags",
     "/proc/latency_stats",
-    "/proc/mtrr",
     "/proc/sched_debug",
     "/proc/slabinfo",
-    "/proc/sysrq-trigger",
     "/proc/timer_list",
     "/proc/vmallocinfo",
 ];
-/// The parts of `/etc` that say nothing about the host and that programs do not start or connect without.
-const ETC: &[&str] = &[
-    "/etc/alternatives",
-    "/etc/ca-certificates",
-    "/etc/ca-certificates.conf",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/mime.types",
-    "/etc/pki/tls/certs",
-    "/etc/ssl/certs",
-    "/etc/ssl/openssl.cnf",
-];
+/// Folders of `/etc` that say nothing about the host and that programs do not start or connect without.
+const ETC_FOLDERS: &[&str] = &["alternatives", "ld.so.conf.d", "pki/tls/certs", "ssl/certs"];
+/// Files of `/etc`, likewise. They are copied when the server starts: every mount makes every start slower.
+const ETC_FILES: &[&str] = &["ld.so.cache", "ld.so.conf", "localtime", "mime.types", "ssl/openssl.cnf"];
 /// Files that are written for all sandboxes.
 const GENERATED: &[(&str, &str)] = &[
     ("passwd", "agent:x:1000:1000:agent:/agent:/bin/bash\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
@@ -78,17 +50,30 @@ const GENERATED: &[(&str, &str)] = &[
     ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
 ];
 
-/// Writes the files that every sandbox sees in `/etc`.
+/// Prepares what every sandbox sees as `/etc`.
 pub(super) fn prepare(place: &Place) -> io::Result<()> {
-    let folder = generated(place);
-    fs::create_dir_all(&folder)?;
-    for (name, text) in GENERATED {
-        // Renamed into place: another server may start a sandbox at this moment.
-        let draft = folder.join(format!(".{name}.{}", std::process::id()));
-        fs::write(&draft, text)?;
-        fs::rename(draft, folder.join(name))?;
+    let (host, folder) = (Path::new("/etc"), etc(place));
+    for name in ETC_FOLDERS {
+        fs::create_dir_all(folder.join(name))?;
     }
-    Ok(())
+    for name in ETC_FILES {
+        match fs::read(host.join(name)) {
+            Ok(bytes) => put(&folder.join(name), &bytes)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for (name, text) in GENERATED {
+        put(&folder.join(name), text.as_bytes())?;
+    }
+    put(&folder.join("resolv.conf"), b"")
+}
+
+/// Renamed into place: another server may start a sandbox at this moment.
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension(format!("draft-{}", std::process::id()));
+    fs::write(&draft, bytes)?;
+    fs::rename(draft, path)
 }
 
 /// The arguments of bwrap for any program in a sandbox, as it reads them from a descriptor.
@@ -97,6 +82,7 @@ pub(super) struct Walls<'a> {
     pub(super) folder: &'a Folder,
     pub(super) settings: &'a SandboxSettings,
     pub(super) tool: &'a Path,
+    pub(super) as_root: bool,
     pub(super) env: &'a BTreeMap<String, String>,
 }
 
@@ -110,7 +96,7 @@ impl Walls<'_> {
         }
         self.descriptors(&mut all);
         self.system(&mut all)?;
-        kernel(&mut all);
+        self.kernel(&mut all);
         all.add(["--size", &SHARED_MEMORY_BYTES.to_string(), "--tmpfs", "/dev/shm"]);
         all.bind("--bind", &self.folder.workspace(), "/workspace");
         all.bind("--bind", &self.folder.home(), "/agent");
@@ -144,16 +130,27 @@ impl Walls<'_> {
                 Err(error) => return Err(error),
             }
         }
-        for path in ETC {
-            all.add(["--ro-bind-try", path, path]);
-        }
-        for (name, _) in GENERATED {
-            all.bind("--ro-bind", &generated(self.place).join(name), &format!("/etc/{name}"));
+        all.bind("--ro-bind", &etc(self.place), "/etc");
+        for path in ETC_FOLDERS.iter().map(|name| format!("/etc/{name}")) {
+            if Path::new(&path).exists() {
+                all.add(["--ro-bind", &path, &path]);
+            }
         }
         if self.settings.network == Network::Host {
             all.add(["--ro-bind-try", "/etc/resolv.conf", "/etc/resolv.conf"]);
         }
         Ok(())
+    }
+
+    /// Nothing in `/proc` can be written: the kernel lets root change its settings there without any capability, and
+    /// root is who a sandbox runs as, seen from outside, if the server does.
+    fn kernel(&self, all: &mut Arguments) {
+        all.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]);
+        if self.as_root {
+            for path in PROC_OF_ROOT.iter().filter(|path| Path::new(path).exists()) {
+                all.add(["--ro-bind", "/dev/null", path]);
+            }
+        }
     }
 
     fn environment(&self, all: &mut Arguments) {
@@ -173,19 +170,7 @@ impl Walls<'_> {
     }
 }
 
-/// `/proc` without what belongs to the host. The kernel lets the user root write there even without capabilities, and
-/// that is who a sandbox runs as, seen from outside, if the server does.
-fn kernel(all: &mut Arguments) {
-    all.add(["--proc", "/proc", "--dev", "/dev"]);
-    for path in PROC_READ_ONLY.iter().filter(|path| Path::new(path).exists()) {
-        all.add(["--ro-bind", path, path]);
-    }
-    for path in PROC_HIDDEN.iter().filter(|path| Path::new(path).exists()) {
-        all.add(["--ro-bind", "/dev/null", path]);
-    }
-}
-
-fn generated(place: &Place) -> PathBuf {
+fn etc(place: &Place) -> PathBuf {
     place.root.join(".etc")
 }
 
