@@ -125,9 +125,10 @@ impl Engine {
         let offered = self.tools();
         let Some(named) = named else { return Ok(offered) };
         match named.iter().find(|name| !offered.contains(name)) {
-            Some(unknown) => {
-                Err(EngineError::UnknownTool { asked: unknown.clone(), why: self.no_tools().map(str::to_owned) })
-            }
+            Some(unknown) => Err(EngineError::UnknownTool {
+                asked: unknown.clone(),
+                why: self.no_tools().map(str::to_owned),
+            }),
             None => Ok(named),
         }
     }

@@ -197,7 +197,7 @@ proptest! {
         past.push(running("gen_last"));
         expected.push((Role::User, "question of gen_last".to_owned()));
         let world = given(past);
-        let sources = Sources { messages: &world.stored.messages, limit: 10, prompt: None, prefill: false };
+        let sources = Sources { messages: &world.stored.messages, limit: 10, prompt: None, prefill: false, budget: None };
         let context = context(&world.transcript.state, world.generation("gen_last"), sources);
         let told: Vec<_> = context.messages.iter().map(|message| (message.role, message.text())).collect();
         prop_assert_eq!(told, expected);

@@ -79,7 +79,9 @@ impl Actor {
                     budget: None,
                 };
                 let mut context = context(state, run, sources);
-                context.tools.extend(run.brief.tools.iter().filter_map(|name| Tool::named(name)).map(Tool::spec));
+                context
+                    .tools
+                    .extend(run.brief.tools.iter().filter_map(|name| Tool::named(name)).map(Tool::spec));
                 self.shared.models.call(&run.brief.model, context)
             }
             Err(StoreError::Unavailable(reason)) => {

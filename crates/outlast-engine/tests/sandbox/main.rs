@@ -63,7 +63,7 @@ impl World {
     }
 
     fn workspace(&self) -> PathBuf {
-        self.local.workspace(&self.id).unwrap()
+        self.local.folder(&self.id).unwrap()
     }
 
     /// Runs a script to its end.

@@ -124,9 +124,9 @@ async fn capabilities(caller: Caller<Anyone>) -> axum::Json<Capabilities> {
         durability: caller.engine().durability(),
         store: caller.app().0.store.clone(),
         models: caller.engine().models(),
-        tools: app.engine().tools(),
+        tools: caller.engine().tools(),
         approvals: true,
-        sandbox: if app.engine().no_tools().is_none() { "local" } else { "none" },
+        sandbox: if caller.engine().no_tools().is_none() { "local" } else { "none" },
         notifications: false,
     })
 }
