@@ -160,8 +160,8 @@ impl Feed {
         self.lock().seq.get_or_insert(seq);
     }
 
-    /// Called by an owner before it writes anything. If an earlier owner failed between saving and publishing,
-    /// followers elsewhere are sent back to the log.
+    /// Called by an owner before it writes anything. If an earlier owner failed between saving and publishing, followers
+    /// at another position are sent back to the log.
     pub(crate) fn own_from(&self, seq: Seq) {
         let mut tail = self.lock();
         let before = tail.seq.replace(seq);
