@@ -65,7 +65,9 @@ export interface components {
         readonly Append: {
             /** @description The epoch of the claim. */
             readonly epoch: components["schemas"]["Whole"];
-            /** @description `lastSeq` of the last response. This batch continues there. */
+            /** @description The lease of the claim. A server without keys does not ask for it. */
+            readonly lease?: string | null;
+            /** @description `lastSeq` of the last response: where this batch continues. */
             readonly expectedSeq: components["schemas"]["Whole"];
             readonly events: readonly components["schemas"]["WorkerEvent"][];
             readonly requestId?: string | null;
@@ -589,6 +591,8 @@ export interface components {
         };
         readonly Heartbeat: {
             readonly epoch: components["schemas"]["Whole"];
+            /** @description The lease of the claim. A server without keys does not ask for it. */
+            readonly lease?: string | null;
             readonly requestId?: string | null;
         };
         readonly ImageUrl: {
@@ -739,7 +743,9 @@ export interface components {
         /**
          * @description - `invalid_json` 400: the body is not JSON.
          *     - `invalid_request` 422: a field or parameter is unknown, missing or wrong; `field` names it. Also 400: the
-         *       request was cut off, or is not a WebSocket handshake where one is needed.
+         *       request was cut off, or does not ask for a WebSocket where one is needed.
+         *     - `unauthenticated` 401: the request has no credential, or one that is not valid.
+         *     - `forbidden` 403: the key does not have the scope that this needs.
          *     - `foreign_origin` 403: the request comes from a web page of another origin.
          *     - `not_found` 404: not found, or it belongs to another user.
          *     - `method_not_allowed` 405: this path does not support the method.
@@ -773,7 +779,7 @@ export interface components {
          *     - `store_unavailable` 503: the store cannot be reached. Retrying is safe if the request has a request id.
          * @enum {string}
          */
-        readonly ProblemCode: "invalid_json" | "invalid_request" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "already_asked" | "cancelled" | "interrupted" | "attempt_retracted" | "too_large" | "limit_reached" | "store_broken" | "draining" | "store_unavailable";
+        readonly ProblemCode: "invalid_json" | "invalid_request" | "unauthenticated" | "forbidden" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "already_asked" | "cancelled" | "interrupted" | "attempt_retracted" | "too_large" | "limit_reached" | "store_broken" | "draining" | "store_unavailable";
         /**
          * @description Who produces an answer, if not a model of this server.
          * @enum {string}
@@ -977,7 +983,9 @@ export interface components {
              * @description The epoch in which this worker may append.
              */
             readonly epoch: number;
-            /** @description The worker's last event: the `expectedSeq` of the next batch. */
+            /** @description Proof of the claim: send it with every heartbeat and batch. Only a claim returns it. */
+            readonly lease?: string;
+            /** @description The worker's last event: what the next batch must expect. */
             readonly lastSeq: components["schemas"]["Seq"];
             readonly status: components["schemas"]["GenerationStatus"];
             /** @description The questions to a person, and the decisions. */

@@ -42,24 +42,8 @@ impl Conversation {
                 let asked = Asked { message: message_id, digest, retry_of: retry_of.as_ref(), brief };
                 self.enqueue(entry, &asked)
             }
-            Event::ChatStarted { .. }
-            | Event::AssistantSegmentStarted { .. }
-            | Event::AssistantSegmentEnded { .. }
-            | Event::ChatDelta { .. }
-            | Event::ThinkingDelta { .. }
-            | Event::ToolStart { .. }
-            | Event::ToolOutput { .. }
-            | Event::ToolEnd { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::Usage { .. }
-            | Event::AttemptRetracted { .. }
-            | Event::RetryScheduled { .. }
-            | Event::ChatInterrupted { .. }
-            | Event::ChatResumed { .. }
-            | Event::ChatDone { .. }
-            | Event::ChatError { .. }
-            | Event::ChatCancelled { .. } => self.apply_to_generation(entry),
+            // `Generation::apply` names every event, so a new one cannot be forgotten.
+            _ => self.apply_to_generation(entry),
         }
     }
 

@@ -173,119 +173,70 @@ pub enum Event {
     ChatCancelled { reason: CancelReason },
 }
 
-impl Event {
-    /// All wire names, as they appear in `type`.
-    pub const KINDS: &'static [&'static str] = &[
-        "conversation.updated",
-        "message.added",
-        "generation.queued",
-        "chat.started",
-        "assistant.segment.started",
-        "assistant.segment.ended",
-        "chat.delta",
-        "thinking.delta",
-        "tool.start",
-        "tool.output",
-        "tool.end",
-        "approval.requested",
-        "approval.resolved",
-        "usage",
-        "attempt.retracted",
-        "retry.scheduled",
-        "chat.interrupted",
-        "chat.resumed",
-        "chat.done",
-        "chat.error",
-        "chat.cancelled",
-    ];
+/// Writes down what depends on the kind of an event alone, once for each kind. The compiler misses no row.
+macro_rules! kinds {
+    ($($variant:ident $name:literal $by:ident $in_lists:ident;)*) => {
+        impl Event {
+            /// Every name that can stand in `type`.
+            pub const KINDS: &'static [&'static str] = &[$($name),*];
 
-    /// The wire name.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Event::ConversationUpdated { .. } => "conversation.updated",
-            Event::MessageAdded { .. } => "message.added",
-            Event::GenerationQueued { .. } => "generation.queued",
-            Event::ChatStarted { .. } => "chat.started",
-            Event::AssistantSegmentStarted { .. } => "assistant.segment.started",
-            Event::AssistantSegmentEnded { .. } => "assistant.segment.ended",
-            Event::ChatDelta { .. } => "chat.delta",
-            Event::ThinkingDelta { .. } => "thinking.delta",
-            Event::ToolStart { .. } => "tool.start",
-            Event::ToolOutput { .. } => "tool.output",
-            Event::ToolEnd { .. } => "tool.end",
-            Event::ApprovalRequested { .. } => "approval.requested",
-            Event::ApprovalResolved { .. } => "approval.resolved",
-            Event::Usage { .. } => "usage",
-            Event::AttemptRetracted { .. } => "attempt.retracted",
-            Event::RetryScheduled { .. } => "retry.scheduled",
-            Event::ChatInterrupted { .. } => "chat.interrupted",
-            Event::ChatResumed { .. } => "chat.resumed",
-            Event::ChatDone { .. } => "chat.done",
-            Event::ChatError { .. } => "chat.error",
-            Event::ChatCancelled { .. } => "chat.cancelled",
+            /// Its name on the wire.
+            pub fn kind(&self) -> &'static str {
+                match self { $(Event::$variant { .. } => $name),* }
+            }
+
+            /// Whether a worker appends this, or its claim.
+            pub(crate) fn is_produced(&self) -> bool {
+                match self { $(Event::$variant { .. } => columns::$by),* }
+            }
+
+            /// Whether somebody who lists generations would see a difference: their status, attempt or question.
+            pub(crate) fn changes_generation(&self) -> bool {
+                match self { $(Event::$variant { .. } => columns::$in_lists),* }
+            }
         }
-    }
+    };
+}
 
-    /// Whether this is the last event of its generation.
+/// The words of the table below.
+mod columns {
+    pub(super) const WORKER: bool = true;
+    pub(super) const SERVER: bool = false;
+    pub(super) const LISTED: bool = true;
+    pub(super) const UNLISTED: bool = false;
+}
+
+kinds! {
+    ConversationUpdated     "conversation.updated"      SERVER UNLISTED;
+    MessageAdded            "message.added"             SERVER UNLISTED;
+    GenerationQueued        "generation.queued"         SERVER LISTED;
+    ChatStarted             "chat.started"              WORKER LISTED;
+    AssistantSegmentStarted "assistant.segment.started" WORKER UNLISTED;
+    AssistantSegmentEnded   "assistant.segment.ended"   WORKER UNLISTED;
+    ChatDelta               "chat.delta"                WORKER UNLISTED;
+    ThinkingDelta           "thinking.delta"            WORKER UNLISTED;
+    ToolStart               "tool.start"                WORKER UNLISTED;
+    ToolOutput              "tool.output"               WORKER UNLISTED;
+    ToolEnd                 "tool.end"                  WORKER UNLISTED;
+    ApprovalRequested       "approval.requested"        WORKER LISTED;
+    ApprovalResolved        "approval.resolved"         SERVER LISTED;
+    Usage                   "usage"                     WORKER UNLISTED;
+    AttemptRetracted        "attempt.retracted"         SERVER LISTED;
+    RetryScheduled          "retry.scheduled"           SERVER LISTED;
+    ChatInterrupted         "chat.interrupted"          SERVER LISTED;
+    ChatResumed             "chat.resumed"              SERVER LISTED;
+    ChatDone                "chat.done"                 WORKER LISTED;
+    ChatError               "chat.error"                WORKER LISTED;
+    ChatCancelled           "chat.cancelled"            SERVER LISTED;
+}
+
+impl Event {
+    /// Whether nothing of this generation can follow.
     pub fn is_end(&self) -> bool {
         matches!(self, Event::ChatDone { .. } | Event::ChatError { .. } | Event::ChatCancelled { .. })
     }
 
-    /// Whether this comes from a worker: an append or a claim.
-    pub(crate) fn is_produced(&self) -> bool {
-        match self {
-            Event::ChatStarted { .. }
-            | Event::AssistantSegmentStarted { .. }
-            | Event::AssistantSegmentEnded { .. }
-            | Event::ChatDelta { .. }
-            | Event::ThinkingDelta { .. }
-            | Event::ToolStart { .. }
-            | Event::ToolOutput { .. }
-            | Event::ToolEnd { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::Usage { .. }
-            | Event::ChatDone { .. }
-            | Event::ChatError { .. } => true,
-            Event::ConversationUpdated { .. }
-            | Event::MessageAdded { .. }
-            | Event::GenerationQueued { .. }
-            | Event::AttemptRetracted { .. }
-            | Event::RetryScheduled { .. }
-            | Event::ChatInterrupted { .. }
-            | Event::ChatResumed { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ChatCancelled { .. } => false,
-        }
-    }
-
-    /// Whether a list of generations would show a difference: status, attempt or question.
-    pub(crate) fn changes_generation(&self) -> bool {
-        match self {
-            Event::GenerationQueued { .. }
-            | Event::ChatStarted { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::AttemptRetracted { .. }
-            | Event::RetryScheduled { .. }
-            | Event::ChatInterrupted { .. }
-            | Event::ChatResumed { .. }
-            | Event::ChatDone { .. }
-            | Event::ChatError { .. }
-            | Event::ChatCancelled { .. } => true,
-            Event::ConversationUpdated { .. }
-            | Event::MessageAdded { .. }
-            | Event::AssistantSegmentStarted { .. }
-            | Event::AssistantSegmentEnded { .. }
-            | Event::ChatDelta { .. }
-            | Event::ThinkingDelta { .. }
-            | Event::ToolStart { .. }
-            | Event::ToolOutput { .. }
-            | Event::ToolEnd { .. }
-            | Event::Usage { .. } => false,
-        }
-    }
-
-    /// How many bytes this adds to the answer, as counted against its limit.
+    /// What this adds to the cost of its answer.
     pub(crate) fn answer_bytes(&self) -> usize {
         match self {
             Event::ChatDelta { text, .. }

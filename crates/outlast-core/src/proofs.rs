@@ -8,4 +8,3 @@ mod random;
 mod scenarios;
 mod snapshots;
 mod transitions;
-mod views;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::{MemoryStore, SqliteStore, Store, StoreError};
+use crate::sqlite::ItemFile;
+use crate::{Items, MemoryStore, SqliteStore, Store, StoreError};
 
 /// The name of the file in the data folder when the URL is just `sqlite:`.
 const SQLITE_FILE: &str = "outlast.db";
@@ -39,8 +40,7 @@ pub fn open(url: &str, data: &Path) -> Result<Opened, StoreError> {
     match scheme {
         "memory" if rest.is_empty() => Ok(Opened { store: Arc::new(MemoryStore::new()), failed: None }),
         "sqlite" => {
-            let path = if rest.is_empty() { data.join(SQLITE_FILE) } else { PathBuf::from(rest) };
-            let store = SqliteStore::open(&path)?;
+            let store = SqliteStore::open(&sqlite_path(rest, data))?;
             let failed = Some(store.failed());
             Ok(Opened { store: Arc::new(store), failed })
         }
@@ -52,6 +52,25 @@ pub fn open(url: &str, data: &Path) -> Result<Opened, StoreError> {
             "unknown store {scheme}: use memory:, sqlite: or sqlite:path/to/file.db"
         ))),
     }
+}
+
+/// Opens only the items of a store, for a command that may run beside a server.
+pub fn open_items(url: &str, data: &Path) -> Result<Arc<dyn Items>, StoreError> {
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    match scheme {
+        "memory" => Err(StoreError::Broken(
+            "the store memory: ends with its server, so another process cannot reach it".into(),
+        )),
+        "sqlite" => Ok(Arc::new(ItemFile::open(&sqlite_path(rest, data))?)),
+        _ => {
+            let store: Arc<dyn Items> = open(url, data)?.store;
+            Ok(store)
+        }
+    }
+}
+
+fn sqlite_path(rest: &str, data: &Path) -> PathBuf {
+    if rest.is_empty() { data.join(SQLITE_FILE) } else { PathBuf::from(rest) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Rules that all stores share: which appends are valid, and where a page ends.
 
 use crate::contract::{Append, AppendError, Change, Document, Listed, Query, StoreError, Table};
+use crate::items::{Item, ListedItems};
 
 /// Panics on an append that breaks the contract, because writing it would damage the log permanently. It is
 /// a bug in the caller, so this runs in the caller's task.
@@ -94,5 +95,35 @@ impl DocumentPage {
         let mut documents = self.page.into_items();
         documents.reverse();
         (documents, self.more)
+    }
+}
+
+/// A page of items that are given in the list's order, one more than wanted if there are more.
+pub(crate) struct ItemPage {
+    page: Page<Item>,
+    limit: usize,
+    more: bool,
+}
+
+impl ItemPage {
+    pub(crate) fn new(limit: usize, max_bytes: usize) -> Self {
+        Self { page: Page::of(max_bytes), limit, more: false }
+    }
+
+    /// False once the page is complete and this item was left out.
+    pub(crate) fn add(&mut self, item: Item) -> bool {
+        let bytes = item.body.len();
+        self.more = self.page.items.len() >= self.limit || !self.page.add(item, bytes);
+        !self.more
+    }
+
+    pub(crate) fn into_listed(self, by_due: bool) -> ListedItems {
+        let items = self.page.into_items();
+        let last = items.last().filter(|_| self.more);
+        let next = last.map(|last| {
+            let key = if by_due { last.due.unwrap_or_default() } else { last.order };
+            (key, last.id.clone())
+        });
+        ListedItems { items, next }
     }
 }

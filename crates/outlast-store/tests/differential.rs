@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use outlast_core::{ConversationId, Seq, UserId};
+use outlast_store::suite::items::item;
 use outlast_store::suite::{conversation, document};
 use outlast_store::{
-    Append, AppendError, Change, Document, Fence, MemoryStore, Newest, Query, Record, SqliteOptions,
-    SqliteStore, Store, Table,
+    Append, AppendError, Change, Document, Fence, Item, ItemQuery, MemoryStore, Newest, Query, Record,
+    SqliteOptions, SqliteStore, Store, Table,
 };
 use proptest::prelude::*;
 
@@ -32,6 +33,9 @@ enum Step {
     Due { conversations: bool, by: i64, page: (usize, usize) },
     Trim { c: usize, first: u64, last: u64 },
     Delete { c: usize },
+    PutItem { id: usize, version: u64, n: i64 },
+    RemoveItem { id: usize },
+    ListItems { by_user: bool, due_by: Option<i64>, page: (usize, usize) },
     Settle,
     Reopen,
 }
@@ -55,11 +59,16 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_usize, 0..4_usize).prop_map(|(table, id)| Step::Get { table, id }),
         2 => (0..3_usize, any::<bool>(), prop::option::of(c.clone()), prop::option::of(0..3_usize), page.clone())
             .prop_map(|(table, by_user, c, status, page)| Step::List { table, by_user, c, status, page }),
-        2 => (any::<bool>(), 0..20_i64, page)
+        2 => (any::<bool>(), 0..20_i64, page.clone())
             .prop_map(|(conversations, by, page)| Step::Due { conversations, by, page }),
         2 => (c.clone(), 0..40_u64, 0..15_u64)
             .prop_map(|(c, first, more)| Step::Trim { c, first, last: first + more }),
         1 => c.prop_map(|c| Step::Delete { c }),
+        4 => (0..4_usize, prop_oneof![3 => Just(0_u64), 1 => 1..4_u64], 0..20_i64)
+            .prop_map(|(id, version, n)| Step::PutItem { id, version, n }),
+        1 => (0..4_usize).prop_map(|id| Step::RemoveItem { id }),
+        2 => (any::<bool>(), prop::option::of(0..20_i64), page)
+            .prop_map(|(by_user, due_by, page)| Step::ListItems { by_user, due_by, page }),
         2 => Just(Step::Settle),
         1 => Just(Step::Reopen),
     ]
@@ -175,6 +184,18 @@ impl<'a> Pair<'a> {
                 }
                 self.ends[c] = 0;
             }
+            Step::PutItem { id, version, n } => self.put_item(id, version, n).await,
+            Step::RemoveItem { id } => {
+                let [memory, sqlite] = self.stores();
+                let id = format!("i{id}");
+                let expected = memory.remove_item("kind", &id).await.unwrap();
+                assert_eq!(sqlite.remove_item("kind", &id).await.unwrap(), expected);
+            }
+            Step::ListItems { by_user, due_by, page: (limit, max_bytes) } => {
+                let user = by_user.then(|| UserId::from("u1"));
+                let query = ItemQuery { user, due_by, max_bytes, ..ItemQuery::newest("kind", limit) };
+                self.compare_items(query).await;
+            }
             Step::Settle => self.sqlite.as_ref().unwrap().settle().await.unwrap(),
             Step::Reopen => self.reopen().await,
         }
@@ -194,6 +215,8 @@ impl<'a> Pair<'a> {
                 expected: Seq(expected),
                 records: records.clone(),
                 changes: changes.clone(),
+                replies: Vec::new(),
+                limits: Vec::new(),
             };
             answers.push(match store.append(append).await {
                 Ok(()) => "written".to_owned(),
@@ -218,6 +241,35 @@ impl<'a> Pair<'a> {
         Change::Put(Document { status: (*status).to_owned(), seq: Seq(last), due, state, ..fixed })
     }
 
+    async fn put_item(&self, id: usize, version: u64, n: i64) {
+        let item = Item {
+            user: UserId::from(format!("u{}", n % 2)),
+            due: (n % 3 > 0).then_some(n),
+            version,
+            body: format!(r#"{{"n":"{}"}}"#, "x".repeat(n as usize)),
+            ..item("kind", &format!("i{id}"), n / 2)
+        };
+        let mut answers = Vec::new();
+        for store in self.stores() {
+            answers.push(store.put_item(item.clone()).await.map_err(|error| error.to_string()));
+        }
+        assert_eq!(answers[0], answers[1]);
+    }
+
+    /// All pages of it.
+    async fn compare_items(&self, mut query: ItemQuery) {
+        let [memory, sqlite] = self.stores();
+        loop {
+            let expected = memory.list_items(query.clone()).await.unwrap();
+            assert_eq!(sqlite.list_items(query.clone()).await.unwrap(), expected);
+            for item in &expected.items {
+                assert_eq!(sqlite.get_item("kind", &item.id).await.unwrap().as_ref(), Some(item));
+            }
+            let Some(next) = expected.next else { return };
+            query.after = Some(next);
+        }
+    }
+
     async fn reopen(&mut self) {
         drop(self.sqlite.take());
         self.sqlite = Some(SqliteStore::open_with(self.path, self.options.clone()).unwrap());
@@ -234,6 +286,7 @@ impl<'a> Pair<'a> {
             assert_eq!(sqlite.read(&id(c), Seq::ZERO, usize::MAX).await.unwrap(), expected);
             self.compare_load(c, Newest::of(2)).await;
         }
+        self.compare_items(ItemQuery::newest("kind", 100)).await;
         for table in TABLES {
             self.compare_list(Query { table: Some(table), limit: 100, ..Query::default() }).await;
         }

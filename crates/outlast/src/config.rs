@@ -16,6 +16,7 @@ use outlast_core::{Durability, Recovery, Retention, Rules};
 use outlast_engine::Settings;
 use serde::Deserialize;
 
+pub(crate) use duration::parse as parse_duration;
 pub(crate) use load::Sources;
 pub(crate) use models::{Continuation, ModelConfig, Upstream};
 

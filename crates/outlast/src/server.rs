@@ -12,8 +12,9 @@ use outlast_store::Opened;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
+use crate::auth::Auth;
 use crate::config::Config;
-use crate::http::{self, App};
+use crate::http::{self, App, AppParts};
 use connections::Doors;
 
 /// How long open connections may take to finish when the server stops.
@@ -32,7 +33,13 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start(engine: Engine, opened: Opened, config: &Config) -> anyhow::Result<Server> {
+    pub(crate) async fn start(
+        engine: Engine,
+        auth: Auth,
+        opened: Opened,
+        config: &Config,
+        insecure: bool,
+    ) -> anyhow::Result<Server> {
         let listen = config.server.listen;
         let listener = connections::bind(listen)
             .with_context(|| format!("cannot listen on {listen}; choose another address with --listen"))?;
@@ -40,8 +47,15 @@ impl Server {
         let connections = TaskTracker::new();
         let hosts = config.server.allowed_hosts.clone();
         let hosts = if listen.ip().is_loopback() { hosts } else { hosts.with_any_address() };
-        let store = config.store.url.split(':').next().unwrap_or_default();
-        let app = App::new(engine.clone(), connections.clone(), store, config.limits.body_bytes, hosts);
+        let app = App::new(AppParts {
+            engine: engine.clone(),
+            auth,
+            connections: connections.clone(),
+            body_bytes: config.limits.body_bytes,
+            hosts,
+            store: config.store.url.split(':').next().unwrap_or_default().to_owned(),
+            insecure,
+        });
         announce(listener.local_addr()?);
         if recovered > 0 {
             tracing::info!(conversations = recovered, "resumed unfinished generations");
@@ -74,6 +88,7 @@ impl Server {
             () = opened.failed() => Err(anyhow::anyhow!("the store failed; nothing more can be saved")),
             () = told_to_stop() => Ok(()),
             () = &mut trimming => Ok(()),
+            () = app.auth().watch() => Ok(()),
         };
         app.drain();
         drop(listener);

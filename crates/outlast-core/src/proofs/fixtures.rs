@@ -3,13 +3,13 @@
 //! `OUTLAST_WRITE_FIXTURES=1` writes those of this version. The ones in `fixtures/first/` were written by the
 //! first version and are never edited: a log outlives the code.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 
 use super::scenarios::SCENARIOS;
 use crate::testing::*;
-use crate::{Entry, Event, Head, Transcript, decode, encode, head};
+use crate::{ConversationView, Entry, Event, Head, Transcript, decode, encode, head};
 
 fn folder() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "../../fixtures"].iter().collect()
@@ -63,15 +63,24 @@ fn the_code_writes_the_logs_and_views_that_are_checked_in() {
         compare_or_write(name, "jsonl", &lines.collect::<String>());
 
         let mut transcript = Transcript::new(nothing_yet());
-        read(name).iter().for_each(|entry| transcript.apply(entry));
-        assert_eq!(
-            transcript.view(),
-            world.view(),
-            "{name}: the view of the scenario differs from the view of its log"
-        );
+        let mut changes = Vec::new();
+        for entry in &read(name) {
+            let before = transcript.view();
+            transcript.apply(entry);
+            changes.push(change(&before, &transcript.view()));
+        }
+        compare_or_write(name, "views.json", &format!("[\n{}\n]\n", changes.join(",\n")));
+        assert_eq!(transcript.view(), world.view(), "{name}: what lived and what was read differ");
         let view = serde_json::to_string_pretty(&transcript.view()).unwrap() + "\n";
         compare_or_write(name, "view.json", &view);
     }
+}
+
+/// The fields of a view that an event changed, as one line.
+fn change(before: &ConversationView, after: &ConversationView) -> String {
+    let (before, after) = (serde_json::to_value(before).unwrap(), serde_json::to_value(after).unwrap());
+    let fields = after.as_object().unwrap().iter().filter(|(name, field)| before[name] != **field);
+    serde_json::to_string(&fields.collect::<BTreeMap<_, _>>()).unwrap()
 }
 
 #[test]
@@ -90,7 +99,7 @@ fn the_logs_of_the_first_version_fold_to_the_same_views() {
 fn every_file_in_the_folder_belongs_to_a_scenario() {
     let known: BTreeSet<String> = SCENARIOS
         .iter()
-        .flat_map(|(name, _)| [format!("{name}.jsonl"), format!("{name}.view.json")])
+        .flat_map(|(name, _)| ["jsonl", "view.json", "views.json"].map(|ending| format!("{name}.{ending}")))
         .chain(["README.md".to_owned(), "first".to_owned()])
         .collect();
     let files = fs::read_dir(folder()).unwrap();

@@ -73,13 +73,7 @@ pub(crate) fn check_log(log: &[Entry]) {
                 seen.ended = true;
                 open = open.filter(|(speaker, _)| *speaker != id);
             }
-            Event::Usage { .. }
-            | Event::ToolOutput { .. }
-            | Event::ApprovalRequested { .. }
-            | Event::ApprovalResolved { .. }
-            | Event::ChatInterrupted { .. }
-            | Event::ChatResumed { .. }
-            | Event::ConversationUpdated { .. } => {}
+            _ => {}
         }
     }
 }

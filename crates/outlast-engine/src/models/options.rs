@@ -3,7 +3,6 @@
 //! Only these are passed on to an upstream. Others could select a more expensive model or route, enable tools that
 //! cost money, or ask for output that Outlast cannot show. `docs/models.md` lists them.
 
-use outlast_core::{DEPTH_MAX, depth};
 use serde_json::{Map, Value, json};
 
 const PASSED: &[&str] = &[
@@ -59,9 +58,6 @@ pub fn accept_options(options: Map<String, Value>) -> Result<Map<String, Value>,
         if LIMITS.contains(&name.as_str()) && value.as_u64().is_none_or(|tokens| tokens == 0) {
             return refused("must be a whole number of at least 1".to_owned());
         }
-        if depth(&value) > DEPTH_MAX {
-            return refused(format!("is nested deeper than {DEPTH_MAX} levels"));
-        }
         accepted.insert(name, value);
     }
     Ok(accepted)
@@ -115,11 +111,5 @@ mod tests {
                 assert_eq!(refused, format!("{name} must be a whole number of at least 1"));
             }
         }
-    }
-
-    #[test]
-    fn i20_an_option_that_is_nested_too_deep_is_refused() {
-        let deep = (0..=DEPTH_MAX).fold(json!(1), |inner, _| json!([inner]));
-        assert!(accept(json!({"stop": deep})).unwrap_err().contains("deeper than 64"));
     }
 }

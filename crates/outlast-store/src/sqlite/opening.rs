@@ -69,6 +69,24 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, StoreError>
     Ok(Opened { db, lock, hot, next_position, fences_after: epoch << FENCE_BITS, removals })
 }
 
+/// A connection for items alone. While a server has the file, its schema must be the one known here; if none
+/// has it, the schema is prepared as for a store. The lock is given back at once, so that a server can start.
+pub(super) fn open_items(path: &Path) -> Result<Connection, StoreError> {
+    create_folder(path)?;
+    let held = try_lock(path)?;
+    if held.is_some() {
+        private::restrict(path).map_err(|error| {
+            StoreError::Unavailable(format!("cannot restrict access to {}: {error}", path.display()))
+        })?;
+    }
+    let mut db = open_writer(path, &Options::default()).map_err(broken)?;
+    match held {
+        Some(_) => schema::prepare(&mut db)?,
+        None => schema::check(&db)?,
+    }
+    Ok(db)
+}
+
 fn create_folder(path: &Path) -> Result<(), StoreError> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     if folder.is_dir() {
@@ -87,16 +105,23 @@ fn create_folder(path: &Path) -> Result<(), StoreError> {
 /// Keeps other processes out. A second one would assign the same positions, and check fences against an
 /// index that lacks the first one's rows.
 fn lock(path: &Path) -> Result<File, StoreError> {
+    try_lock(path)?.ok_or_else(|| {
+        StoreError::Unavailable(format!(
+            "{} is in use by another Outlast process, which holds {}",
+            path.display(),
+            private::with_suffix(path, ".lock").display()
+        ))
+    })
+}
+
+/// `None` if another process holds it.
+fn try_lock(path: &Path) -> Result<Option<File>, StoreError> {
     let name = private::with_suffix(path, ".lock");
     let failed = |error| StoreError::Unavailable(format!("cannot lock {}: {error}", name.display()));
     let file = File::options().create(true).write(true).truncate(false).open(&name).map_err(failed)?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Unavailable(format!(
-            "{} is in use by another Outlast process, which holds {}",
-            path.display(),
-            name.display()
-        ))),
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use crate::StoreError;
 use crate::sqlite::failure::broken;
 
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -95,7 +95,18 @@ const REMOVALS: &str = "
 CREATE TABLE IF NOT EXISTS removals (conversation TEXT PRIMARY KEY NOT NULL) WITHOUT ROWID;
 ";
 
-/// Upgrades the tables of version 2.
+/// What version 4 added: see [`crate::Items`].
+const SINCE_3: &str = "
+CREATE TABLE items (
+    kind TEXT NOT NULL, id TEXT NOT NULL, user_id TEXT NOT NULL, ord INTEGER NOT NULL, due INTEGER,
+    version INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, id)
+);
+CREATE INDEX items_by_order ON items (kind, ord, id);
+CREATE INDEX items_by_user ON items (kind, user_id, ord, id);
+CREATE INDEX items_by_due ON items (kind, due, id) WHERE due IS NOT NULL;
+";
+
+/// Turns the tables of version 2 into those of version 3.
 const FROM_2: &str = "
 DROP VIEW conversations;
 DROP VIEW messages;
@@ -115,21 +126,40 @@ UPDATE stored_conversations SET due = 0 WHERE id IN (
 UPDATE stored_generations SET due = ord WHERE status IN ('completed', 'cancelled', 'error');
 ";
 
-/// Creates the tables in a new file, upgrades those of the previous version, and refuses all others.
+/// Creates the tables in a new file, brings those of the last two versions up to date, and refuses others.
 pub(super) fn prepare(db: &mut Connection) -> Result<(), StoreError> {
-    let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(broken)?;
+    let version = version(db)?;
     match version {
         VERSION => run(db, &[REMOVALS]).map_err(broken),
-        0 => run(db, &[TABLES, SINCE_2, REMOVALS]).map_err(broken),
-        2 => {
-            tracing::info!("upgrading the database from schema version 2 to {VERSION}");
-            run(db, &[FROM_2, SINCE_2, FILL_FROM_2, REMOVALS]).map_err(broken)
-        }
-        _ => Err(StoreError::Broken(format!(
-            "the database has schema version {version}, this version of Outlast supports {VERSION}: use the \
-             Outlast version that wrote it, or another data folder"
-        ))),
+        0 => run(db, &[TABLES, SINCE_2, REMOVALS, SINCE_3]).map_err(broken),
+        2 => upgrade(db, version, &[FROM_2, SINCE_2, FILL_FROM_2, REMOVALS, SINCE_3]),
+        3 => upgrade(db, version, &[REMOVALS, SINCE_3]),
+        _ => Err(unknown(version)),
     }
+}
+
+/// Refuses a database that another version of Outlast has open.
+pub(super) fn check(db: &Connection) -> Result<(), StoreError> {
+    match version(db)? {
+        VERSION => Ok(()),
+        other => Err(unknown(other)),
+    }
+}
+
+fn version(db: &Connection) -> Result<i64, StoreError> {
+    db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(broken)
+}
+
+fn unknown(version: i64) -> StoreError {
+    StoreError::Broken(format!(
+        "the database has schema version {version}, this version of Outlast supports {VERSION}: use the \
+         Outlast version that wrote it, or another data folder"
+    ))
+}
+
+fn upgrade(db: &mut Connection, from: i64, steps: &[&str]) -> Result<(), StoreError> {
+    tracing::info!("upgrading the database from schema version {from} to {VERSION}");
+    run(db, steps).map_err(broken)
 }
 
 fn run(db: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {

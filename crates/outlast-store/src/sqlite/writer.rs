@@ -15,6 +15,7 @@ use crate::fault::point;
 use crate::sqlite::Shared;
 use crate::sqlite::batch::Waiting;
 use crate::sqlite::failure::{Failure, broken};
+use crate::sqlite::items::ItemWrite;
 use crate::sqlite::pace::{self, Pace};
 use crate::sqlite::removal::Removal;
 use crate::sqlite::wal::Wal;
@@ -32,6 +33,7 @@ pub(super) enum Command {
     Append { append: Append, answer: oneshot::Sender<Result<(), AppendError>> },
     Trim { conversation: ConversationId, first: Seq, last: Seq, answer: Answer },
     Delete { conversation: ConversationId, answer: Answer },
+    Item(ItemWrite),
     Settle { answer: Answer },
 }
 
@@ -101,10 +103,12 @@ impl Writer {
             if !gathered.appends.is_empty() {
                 self.batch(&mut gathered.appends);
             }
+            self.write_items(&mut gathered.items);
             for other in gathered.others.drain(..) {
                 self.serve(other);
             }
-            gathered = Gathered { appends: gathered.appends, others: gathered.others, ..Gathered::default() };
+            let Gathered { appends, items, others, .. } = gathered;
+            gathered = Gathered { appends, items, others, ..Gathered::default() };
             self.tidy_up(|| !commands.is_empty());
         }
     }
@@ -112,6 +116,7 @@ impl Writer {
     fn serve(&mut self, command: Command) {
         let (answer, result) = match command {
             Command::Append { append, answer } => return self.batch(&mut vec![Waiting { append, answer }]),
+            Command::Item(write) => return self.write_items(&mut vec![write]),
             Command::Trim { conversation, first, last, answer } => {
                 (answer, self.trim(&conversation, first, last))
             }
@@ -197,6 +202,7 @@ fn transact<T>(
 #[derive(Default)]
 struct Gathered {
     appends: Vec<Waiting>,
+    items: Vec<ItemWrite>,
     others: Vec<Command>,
     bytes: usize,
     waiting: pace::Waiting,
@@ -210,6 +216,7 @@ impl Gathered {
                 self.bytes += text_bytes(&append) + document_bytes(&append);
                 self.appends.push(Waiting { append, answer });
             }
+            Command::Item(write) => self.items.push(write),
             Command::Trim { .. } | Command::Delete { .. } | Command::Settle { .. } => {
                 self.others.push(command);
             }
@@ -220,11 +227,11 @@ impl Gathered {
     fn only_conversation(&self) -> Option<&ConversationId> {
         let first = &self.appends.first()?.append.conversation;
         let only = |waiting: &Waiting| waiting.append.conversation == *first;
-        (self.others.is_empty() && self.appends.iter().all(only)).then_some(first)
+        (self.others.is_empty() && self.items.is_empty() && self.appends.iter().all(only)).then_some(first)
     }
 
     fn is_full(&self) -> bool {
-        self.bytes >= BATCH_BYTES || self.appends.len() >= BATCH_APPENDS
+        self.bytes >= BATCH_BYTES || self.appends.len() + self.items.len() >= BATCH_APPENDS
     }
 
     /// Gathers commands until it is time to commit or the batch is full. Senders wake this thread only for
@@ -255,9 +262,11 @@ impl Command {
             Self::Append { append, .. } if append.changes.is_empty() => {
                 pace::Waiting::text(text_bytes(append))
             }
-            Self::Append { .. } | Self::Trim { .. } | Self::Delete { .. } | Self::Settle { .. } => {
-                pace::Waiting::prompt()
-            }
+            Self::Append { .. }
+            | Self::Item(_)
+            | Self::Trim { .. }
+            | Self::Delete { .. }
+            | Self::Settle { .. } => pace::Waiting::prompt(),
         }
     }
 }

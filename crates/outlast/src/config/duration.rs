@@ -29,7 +29,7 @@ pub(super) fn serialize<S: serde::Serializer>(duration: &Duration, serializer: S
     serializer.serialize_str(&format!("{}{unit}", ms / unit_ms))
 }
 
-fn parse(text: &str) -> Option<Duration> {
+pub(crate) fn parse(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (count, unit) = text.split_at(digits);
     let (_, unit_ms) = UNITS_MS.into_iter().find(|(name, _)| *name == unit)?;

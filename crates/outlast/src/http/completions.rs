@@ -6,7 +6,6 @@ mod chunks;
 mod stream;
 mod whole;
 
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use outlast_core::{DEPTH_MAX, GenerationId, GenerationStatus, Part, depth};
@@ -18,6 +17,7 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::body::Json;
+use super::caller::{Caller, Write};
 use super::error::{CompletionProblem, Problem};
 use super::free::too_deep;
 use super::jobs::JobStatus;
@@ -48,6 +48,7 @@ struct ChunkFrame {
 /// OpenAI's chat completions. The answer is durable and continues if the client disconnects. With
 /// `background: true` the response is sent at once and names the job. Unsupported options are refused.
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "createChatCompletion", tag = "Jobs",
+    security(("key" = ["write"])),
     responses(
         (status = 200, description = "The completion, or with `stream: true` its chunks, as OpenAI defines them.",
             content((Object = "application/json"), (ChunkFrame = "text/event-stream")),
@@ -73,27 +74,30 @@ struct ChunkFrame {
             description = "`limit_reached`, `draining` or `store_unavailable`."),
     ))]
 async fn complete(
-    State(app): State<App>,
+    caller: Result<Caller<Write>, Problem>,
     headers: HeaderMap,
     body: Result<Json<CompletionBody>, Problem>,
 ) -> Result<Response, CompletionProblem> {
+    let caller = caller?;
     let Json(body) = body.map_err(Problem::into_wrong)?;
     let delivery = body.delivery();
     let mut request = body.into_request(&headers)?;
     check_depth(&request)?;
     if let Some(thread) = &request.conversation {
-        request.conversation = Some(app.engine().thread(&app.user(), thread.as_str()).await?);
+        request.conversation = Some(caller.engine().thread(caller.user(), thread.as_str()).await?);
     }
     let named = request.request.is_some();
-    let started = app.engine().start(&app.user(), request).await.map_err(|error| match error {
+    let started = caller.engine().start(caller.user(), request).await.map_err(|error| match error {
         // It may have started.
         EngineError::Lost(_) => CompletionProblem::after_begin(error, named),
         error => error.into(),
     })?;
     let response = match delivery {
         Delivery::Background => Ok(accepted(&started)),
-        Delivery::Stream { include_usage } => stream::follow(&app, &started.generation, include_usage).await,
-        Delivery::Whole => whole::answer(&app, &started.generation).await,
+        Delivery::Stream { include_usage } => {
+            stream::follow(&caller, &started.generation, include_usage).await
+        }
+        Delivery::Whole => whole::answer(&caller, &started.generation).await,
     };
     let problem = |problem| CompletionProblem::after_begin(problem, named).into_response();
     Ok(with_names(response.unwrap_or_else(problem), &started)?)

@@ -8,6 +8,8 @@ use outlast_store::StoreError;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::auth::{AuthError, Scope};
+
 use super::problem::{About, Code, CompletionProblemDocument, ErrorObject, ProblemCode, ProblemDocument};
 
 /// How long a client should wait when a limit was reached. Most bursts are over by then.
@@ -57,6 +59,23 @@ impl Problem {
 
     pub(crate) fn foreign_origin(detail: impl AsRef<str>) -> Problem {
         Problem::new(StatusCode::FORBIDDEN, ProblemCode::ForeignOrigin, detail)
+    }
+
+    /// No credential, or one that is not valid.
+    pub(crate) fn unauthenticated(detail: impl AsRef<str>) -> Problem {
+        Problem::new(StatusCode::UNAUTHORIZED, ProblemCode::Unauthenticated, detail)
+    }
+
+    pub(crate) fn through_proxy() -> Problem {
+        let detail = "the request came through a proxy, and this server has no keys: create one with \
+                      `outlast keys create`, or pass --insecure";
+        Problem::unauthenticated(detail)
+    }
+
+    /// The credential does not allow this.
+    pub(crate) fn forbidden(scope: Scope) -> Problem {
+        let detail = format!("this needs the scope {}, which the key does not have", scope.name());
+        Problem::new(StatusCode::FORBIDDEN, ProblemCode::Forbidden, detail)
     }
 
     pub(crate) fn bad_header(detail: impl AsRef<str>) -> Problem {
@@ -239,6 +258,9 @@ impl Problem {
         if self.is_lack_of_room() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if self.status == StatusCode::PAYLOAD_TOO_LARGE {
             // The rest of the body is not read, so this connection cannot be reused. Without this header a client
             // would send its next request on it and lose the request.
@@ -322,6 +344,15 @@ impl From<EngineError> for Problem {
                 .with(|about| about.conversation_id = Some(conversation.to_string())),
             EngineError::Unavailable(_) | EngineError::Lost(_) => unavailable(&detail),
             EngineError::Broken(_) => broken(&detail),
+        }
+    }
+}
+
+impl From<AuthError> for Problem {
+    fn from(error: AuthError) -> Problem {
+        match error {
+            AuthError::Missing | AuthError::Invalid => Problem::unauthenticated(error.to_string()),
+            AuthError::Store(error) => error.into(),
         }
     }
 }

@@ -4,20 +4,22 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use outlast_core::{ConversationId, ConversationView, Entry, GenerationId, RequestId, Seq, Timestamp};
-use outlast_engine::{Batch, EngineError, EventStream, Frame, Snapshot};
+use outlast_engine::{Batch, EventStream, Frame, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::auth::Principal;
+
 use super::App;
 use super::body::Id;
+use super::caller::{Caller, Read};
 use super::error::Problem;
 use super::query::{Query, Whole, limit};
 use super::streamed::{StreamedJson, json_pieces};
@@ -69,6 +71,7 @@ pub(crate) struct AfterQuery {
 /// From its first event, or after the given position; ends with the generation.
 #[utoipa::path(get, path = "/v1/generations/{id}/events", operation_id = "followGeneration", tag = "Events",
     params(EventsQuery),
+    security(("key" = ["read"])),
     responses(
         (status = 200, content((FrameSchema = "text/event-stream"), (EventPage = "application/json")),
             description = "The events, as a stream of frames or as one page."),
@@ -76,7 +79,7 @@ pub(crate) struct AfterQuery {
         (status = 429, description = "`limit_reached`: too many followers."),
     ))]
 pub(crate) async fn of_generation(
-    State(app): State<App>,
+    caller: Caller<Read>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
     Query(query): Query<EventsQuery>,
@@ -84,10 +87,10 @@ pub(crate) async fn of_generation(
     let after = cursor(&headers, query.after)?;
     let limit = limit(query.limit, EVENTS_USUAL, EVENTS_MOST)?;
     if query.format == Format::Json {
-        return page(&app, &id, after, limit).await;
+        return page(&caller, &id, after, limit).await;
     }
-    let events = app.engine().stream_generation(&app.user(), &id, after).await?;
-    Ok(event_stream(frames(events)))
+    let events = caller.engine().stream_generation(caller.user(), &id, after).await?;
+    Ok(event_stream(frames(events, caller.principal().clone())))
 }
 
 /// Follow a conversation
@@ -95,6 +98,7 @@ pub(crate) async fn of_generation(
 /// Stays open across generations. Without a position, the first event is a `snapshot`.
 #[utoipa::path(get, path = "/v1/conversations/{id}/events", operation_id = "followConversation", tag = "Events",
     params(AfterQuery),
+    security(("key" = ["read"])),
     responses(
         (status = 200, body = FrameSchema, content_type = "text/event-stream",
             description = "The events, as a stream of frames."),
@@ -102,16 +106,15 @@ pub(crate) async fn of_generation(
         (status = 429, description = "`limit_reached`: too many followers."),
     ))]
 pub(crate) async fn of_conversation(
-    State(app): State<App>,
+    caller: Caller<Read>,
     Id(id): Id<ConversationId>,
     headers: HeaderMap,
     Query(query): Query<AfterQuery>,
 ) -> Result<Response, Problem> {
-    let user = app.user();
-    let id = app.engine().thread(&user, id.as_str()).await?;
+    let id = caller.engine().thread(caller.user(), id.as_str()).await?;
     let after = cursor(&headers, query.after)?;
-    let events = app.engine().stream_conversation(&user, &id, after).await?;
-    Ok(event_stream(frames(events)))
+    let events = caller.engine().stream_conversation(caller.user(), &id, after).await?;
+    Ok(event_stream(frames(events, caller.principal().clone())))
 }
 
 /// The client's position: `?after=`, or `Last-Event-ID`, which browsers send when they reconnect.
@@ -136,27 +139,46 @@ pub(crate) struct EventPage<'a> {
     ended: bool,
 }
 
-async fn page(app: &App, id: &GenerationId, after: Option<Seq>, limit: usize) -> Result<Response, Problem> {
-    let page = app.engine().events(&app.user(), id, after, limit).await?;
-    let lines = page.records.iter().map(|record| serde_json::from_slice(&record.bytes));
-    let data: Result<Vec<&RawValue>, _> = lines.collect();
-    let data = data.map_err(|error| EngineError::Broken(error.to_string()))?;
+async fn page(
+    caller: &Caller<Read>,
+    id: &GenerationId,
+    after: Option<Seq>,
+    limit: usize,
+) -> Result<Response, Problem> {
+    let page = caller.engine().events(caller.user(), id, after, limit).await?;
+    let mut data: Vec<&RawValue> = Vec::with_capacity(page.records.len());
+    for record in &page.records {
+        match serde_json::from_slice(&record.bytes) {
+            Ok(line) => data.push(line),
+            Err(error) => {
+                tracing::error!(generation = %id, seq = record.seq.0, %error, "skipped a line of a log");
+            }
+        }
+    }
     Ok(StreamedJson(EventPage { data, next_after: page.after, ended: page.ended }).into_response())
 }
 
-/// Encodes the frames of a stream as SSE until it ends. Whatever the reason, the client can reconnect with its
-/// position.
-fn frames(events: EventStream) -> impl Stream<Item = Result<Bytes, Infallible>> {
+/// The frames of a stream in SSE's form, until it is over for whatever reason: the client comes back with its
+/// position if it wants more. A credential that is no longer valid is one reason.
+fn frames(events: EventStream, principal: Principal) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let unsent: VecDeque<Bytes> = VecDeque::new();
-    stream::unfold((events, unsent), |(mut events, mut unsent)| async move {
+    stream::unfold((events, principal, unsent), |(mut events, principal, mut unsent)| async move {
+        if principal.has_ended() {
+            return None;
+        }
         while unsent.is_empty() {
-            match events.next().await.ok()? {
+            let next = tokio::select! {
+                biased;
+                () = principal.ended() => return None,
+                next = events.next() => next,
+            };
+            match next.ok()? {
                 Frame::Events(batch) => unsent.push_back(batch.wire(encode)),
                 Frame::Snapshot(snapshot) => unsent.extend(encode_snapshot(&snapshot)),
                 Frame::KeepAlive => unsent.push_back(KEEP_ALIVE),
             }
         }
-        unsent.pop_front().map(|bytes| (Ok(bytes), (events, unsent)))
+        unsent.pop_front().map(|bytes| (Ok(bytes), (events, principal, unsent)))
     })
 }
 

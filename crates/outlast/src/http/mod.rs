@@ -4,6 +4,7 @@ mod app;
 mod approvals;
 mod around;
 mod body;
+mod caller;
 mod completions;
 mod conversations;
 mod error;
@@ -28,40 +29,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use outlast_core::UserId;
 use outlast_engine::Engine;
 use tokio_util::task::TaskTracker;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use hosts::Hosts;
 
-/// Shared by all handlers. Cheap to clone.
+use crate::auth::Auth;
+
+/// What every handler can reach. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
 struct Inner {
     engine: Engine,
+    auth: Auth,
     connections: TaskTracker,
     body_bytes: usize,
     hosts: Hosts,
     store: String,
+    /// Whether a proxy may pass requests on although nobody has to log in.
+    insecure: bool,
     draining: AtomicBool,
 }
 
+/// What an [`App`] is made of.
+pub(crate) struct AppParts {
+    pub(crate) engine: Engine,
+    pub(crate) auth: Auth,
+    pub(crate) connections: TaskTracker,
+    pub(crate) body_bytes: usize,
+    pub(crate) hosts: Hosts,
+    /// The kind of store.
+    pub(crate) store: String,
+    pub(crate) insecure: bool,
+}
+
 impl App {
-    pub(crate) fn new(
-        engine: Engine,
-        connections: TaskTracker,
-        store: &str,
-        body_bytes: usize,
-        hosts: Hosts,
-    ) -> App {
-        let (store, draining) = (store.to_owned(), AtomicBool::new(false));
-        App(Arc::new(Inner { engine, connections, body_bytes, hosts, store, draining }))
+    pub(crate) fn new(parts: AppParts) -> App {
+        let AppParts { engine, auth, connections, body_bytes, hosts, store, insecure } = parts;
+        let draining = AtomicBool::new(false);
+        App(Arc::new(Inner { engine, auth, connections, body_bytes, hosts, store, insecure, draining }))
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.0.engine
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.0.auth
     }
 
     /// From now on `/readyz` returns 503.
@@ -71,11 +83,6 @@ impl App {
 
     fn draining(&self) -> bool {
         self.0.draining.load(Ordering::SeqCst)
-    }
-
-    /// The user of a request. Without API keys there is only one.
-    fn user(&self) -> UserId {
-        UserId::from("local")
     }
 }
 

@@ -59,6 +59,7 @@ fn complete(document: &mut OpenApi) {
         for (method, operation) in operations(item) {
             parameters(path, method, operation);
             problems(path, operation);
+            security(operation);
             if let Some(RefOr::T(body)) = &mut operation.request_body {
                 body.required =
                     Some(if needs_fields(body, components) { Required::True } else { Required::False });
@@ -66,15 +67,22 @@ fn complete(document: &mut OpenApi) {
         }
     }
     let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
-        "An API key or a JWT. A server without keys serves one user, `local`, and needs none.",
+        "An API key. The names beside it are the scopes that it needs. A server without keys serves one user, \
+         `local`, and needs none.",
     ));
     for name in ["Event", "Part"] {
         components.schemas.get_mut(name).into_iter().for_each(camel_case);
     }
     components.schemas.get_mut("WorkerEvent").into_iter().for_each(close);
     components.add_security_scheme("key", SecurityScheme::Http(key.build()));
-    let nobody = SecurityRequirement::default();
-    document.security = Some(vec![nobody, SecurityRequirement::new("key", [""; 0])]);
+}
+
+/// A server without keys asks nobody. What never needs a key says so.
+fn security(operation: &mut Operation) {
+    match &mut operation.security {
+        Some(keys) => keys.insert(0, SecurityRequirement::default()),
+        None => operation.security = Some(Vec::new()),
+    }
 }
 
 /// Renames the fields of enum variants, because utoipa ignores serde's `rename_all_fields`.
@@ -192,7 +200,10 @@ fn last_event_id() -> Parameter {
 
 /// The problems that every route of a kind can return, and their document.
 fn problems(path: &str, operation: &mut Operation) {
-    let mut common = vec![("403", "`foreign_origin`.")];
+    let mut common = vec![("403", "`foreign_origin`, or `forbidden`: the key lacks a scope.")];
+    if operation.security.is_some() {
+        common.push(("401", "`unauthenticated`."));
+    }
     if path.contains('{') {
         common.push(("404", "`not_found`: not found, or it belongs to another user."));
     }

@@ -2,7 +2,9 @@
 //! of the API.
 
 mod completions;
+mod conversations;
 mod jobs;
+mod walls;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +15,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
+use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
 use http_body_util::BodyExt;
 use outlast_core::Event;
@@ -23,13 +26,16 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::openapi::DOCUMENT;
-use super::{App, Hosts, router};
+use super::{App, AppParts, Hosts, router};
+use crate::auth::Auth;
 
 /// The maximum size of a request body in these tests.
 const BODY_BYTES: usize = 4096;
 
 struct Server {
     engine: Engine,
+    store: Arc<MemoryStore>,
+    app: App,
     router: Router,
 }
 
@@ -41,23 +47,25 @@ impl Server {
 
     fn with(model: impl Model, settings: Settings) -> Server {
         let model: Arc<dyn Model> = Arc::new(model);
+        let (store, clock) = (Arc::new(MemoryStore::new()), Clock::simulated(Clock::System.now()));
         let engine = Engine::new(Parts {
-            store: Arc::new(MemoryStore::new()),
+            store: store.clone(),
             models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
             settings,
-            clock: Clock::simulated(Clock::System.now()), // a test may pause it
+            clock, // a test may pause it
             ids: Ids::Random,
         });
-        Server {
-            router: router(App::new(
-                engine.clone(),
-                TaskTracker::new(),
-                "memory",
-                BODY_BYTES,
-                Hosts::default(),
-            )),
-            engine,
-        }
+        let auth = Auth::open(store.clone(), clock).now_or_never().expect("memory answers at once").unwrap();
+        let app = App::new(AppParts {
+            engine: engine.clone(),
+            auth,
+            connections: TaskTracker::new(),
+            body_bytes: BODY_BYTES,
+            hosts: Hosts::default(),
+            store: "memory".to_owned(),
+            insecure: false,
+        });
+        Server { router: router(app.clone()), app, store, engine }
     }
 
     async fn ask(&self, method: &str, path: &str, body: impl Into<Body>) -> Response {
