@@ -1,8 +1,8 @@
-//! A call to a model, read in gulps.
+//! A call to a model. Everything that has arrived is read at once, as a *gulp*.
 //!
-//! While an append is in flight nothing is taken: what arrives waits in the connection's own buffers and is taken
-//! in one gulp afterwards. So at low load every token is an event of its own. At high load events grow instead of
-//! queues, and each token needs fewer reads, writes and wake-ups.
+//! While an append is in flight nothing is read: text waits in the connection's buffers and becomes one gulp
+//! afterwards. So at low load every token is a separate event. At high load events get longer, no queue grows,
+//! and each token needs fewer reads, writes and wake-ups.
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::models::{Arrived, END_GRACE, ModelStream};
 
-/// A gulp is handed on when it has this many bytes, even if more is waiting.
+/// A gulp ends at this many bytes, even if more is waiting.
 const GULP_BYTES_MAX: usize = 16 * 1024;
-/// What a piece costs beside its text: it becomes an event. It bounds the pieces of a gulp, however small they are.
+/// Counted for each piece in addition to its text, because it becomes an event. It limits the number of pieces
+/// in a gulp, however small they are.
 const PIECE_OVERHEAD_BYTES: usize = 64;
 
 pub(crate) struct Call {
@@ -22,7 +23,7 @@ pub(crate) struct Call {
     pub(crate) attempt: u32,
     stream: ModelStream,
     idle: Duration,
-    /// When silence becomes a failure. It moves only when something arrives, however often the owner is woken.
+    /// When silence becomes a failure. It is extended only when something arrives, however often the owner wakes.
     deadline: Instant,
     pieces: Vec<Piece>,
     bytes: usize,
@@ -51,8 +52,8 @@ impl Call {
         Effect::CallModel { generation: self.generation.clone(), attempt: self.attempt }
     }
 
-    /// Waits until something has arrived, then takes everything that has. What was taken is kept in
-    /// `self`, so dropping this future loses nothing.
+    /// Waits until something has arrived, then takes all of it. It is kept in `self`, so dropping this future
+    /// loses nothing.
     pub(crate) async fn gather(&mut self) {
         while self.is_empty() {
             match timeout_at(self.deadline, self.stream.next()).await {
@@ -66,7 +67,7 @@ impl Call {
         }
     }
 
-    /// Hands out what was gathered.
+    /// Returns what was gathered.
     pub(crate) fn gulp(&mut self, jitter: impl FnOnce() -> u8) -> Gulp {
         self.bytes = 0;
         let end = self.end.take().map(|end| match end {
@@ -85,7 +86,7 @@ impl Call {
         match arrived {
             Some(Ok(Arrived::Piece(piece))) => self.add(piece),
             Some(Ok(Arrived::Sign)) => {}
-            // The stream ends by itself before that. A complete answer must not time out here.
+            // The stream ends by itself before this deadline, so a complete answer does not time out here.
             Some(Ok(Arrived::Ending)) => {
                 self.idle = self.idle.max(2 * END_GRACE);
                 self.deadline = Instant::now() + self.idle;
@@ -113,7 +114,7 @@ impl Call {
     }
 
     fn timed_out(&self) -> Failure {
-        let message = format!("timed out: nothing came from the upstream for {:?}", self.idle);
+        let message = format!("timed out: the upstream sent nothing for {:?}", self.idle);
         Failure { class: FailureClass::Timeout, message, retry_after: None }
     }
 }
@@ -127,6 +128,6 @@ fn size(piece: &Piece) -> usize {
 }
 
 fn cut_short() -> Failure {
-    let message = "upstream ended too early".to_owned();
+    let message = "upstream response ended too early".to_owned();
     Failure { class: FailureClass::Transient, message, retry_after: None }
 }

@@ -1,4 +1,4 @@
-//! The log of every conversation, behind one small contract.
+//! Stores for the logs of conversations, behind one small contract.
 
 mod contract;
 mod items;

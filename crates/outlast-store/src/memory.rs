@@ -1,5 +1,5 @@
-//! A store that keeps everything in memory: the model that durable stores are compared with, the store of
-//! the simulation, and a way to try Outlast. It has no clock and no threads, so it is deterministic.
+//! A store that keeps everything in memory. Durable stores are compared with it, the simulation uses it, and
+//! people can try Outlast with it. It has no clock and no threads, so it is deterministic.
 
 use std::collections::{BTreeMap, HashMap, btree_map};
 use std::ops::Bound;
@@ -22,7 +22,6 @@ mod items;
 
 use items::KeptItems;
 
-/// Forgets everything when dropped.
 pub struct MemoryStore {
     kept: Mutex<Kept>,
     items: Mutex<KeptItems>,
@@ -37,7 +36,7 @@ struct Kept {
 
 #[derive(Default)]
 struct Log {
-    // Not the largest key of `records`: those at the end may have been trimmed.
+    // Not the same as the largest key of `records`, because the last records may have been trimmed.
     last: Seq,
     records: BTreeMap<Seq, Bytes>,
 }
@@ -49,7 +48,6 @@ impl Log {
 }
 
 impl MemoryStore {
-    /// An empty store.
     pub fn new() -> Self {
         let kept = Kept { owners: Owners::after(0), logs: BTreeMap::new(), documents: BTreeMap::new() };
         Self { kept: Mutex::new(kept), items: Mutex::default(), wakes: Wakes::default() }
@@ -145,7 +143,7 @@ impl Store for MemoryStore {
 }
 
 impl Kept {
-    /// The new end of the log, if it has grown.
+    /// Returns the new end of the log if it has grown.
     fn append(&mut self, append: &Append) -> Result<Option<Seq>, AppendError> {
         self.owners.admit(&append.conversation, append.fence)?;
         let last = self.logs.get(&append.conversation).map_or(Seq::ZERO, |log| log.last);

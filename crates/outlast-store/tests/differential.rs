@@ -1,5 +1,5 @@
-//! Random operations give the same answers from the memory store and from SQLite, which is closed and
-//! opened again in between, and settles with tiny limits or when told to.
+//! Random operations have the same results in the memory store and in SQLite. SQLite is reopened in between,
+//! and settles with tiny limits or on request.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 const TABLES: [Table; 3] = [Table::Conversations, Table::Messages, Table::Generations];
 const STATUSES: [&str; 3] = ["", "running", "done"];
 
-/// A table, a name, a status or a removal, and for a conversation whether its state changes.
+/// A table, a name, a status or a removal, and whether a conversation's state changes.
 type Changed = (usize, usize, usize, bool);
 
 #[derive(Clone, Debug)]
@@ -74,13 +74,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The two stores, and what a caller of both would remember.
+/// The two stores, and what their caller remembers.
 struct Pair<'a> {
     path: &'a Path,
     options: SqliteOptions,
     memory: MemoryStore,
     sqlite: Option<SqliteStore>,
-    /// The newest fence of each conversation, from each store, and the one before.
+    /// For each conversation and store, the newest fence and the one before it.
     fences: [[(Fence, Fence); 2]; 3],
     ends: [u64; 3],
 }
@@ -230,7 +230,7 @@ impl<'a> Pair<'a> {
 
     fn change(&self, c: usize, (table, name, kind, with_state): Changed, last: u64) -> Change {
         let table = TABLES[table];
-        // A conversation's document bears its id; others come and go, and may move between conversations.
+        // A conversation's document has its id. The others may move between conversations.
         let name = if table == Table::Conversations { format!("c{c}") } else { format!("d{name}") };
         let Some(status) = STATUSES.get(kind) else { return Change::Remove(table, name) };
         let fixed = document(table, &name, &id(c), name.len() as i64 + last as i64 / 7);
@@ -297,7 +297,6 @@ impl<'a> Pair<'a> {
         assert_eq!(format!("{found:?}"), format!("{expected:?}"));
     }
 
-    /// All pages of it.
     async fn compare_list(&self, mut query: Query) {
         let [memory, sqlite] = self.stores();
         loop {

@@ -13,7 +13,7 @@ async fn i14_a_key_that_the_upstream_says_back_is_in_no_answer_file_or_line() ->
     let document = api.until_status(&started.generation, &["error"]).await?;
     let told = document["errorMessage"].as_str().unwrap_or_default();
     // It was sent, it came back, and it was taken out.
-    assert_eq!(told, "upstream answered 400: scripted failure for Bearer [key]");
+    assert_eq!(told, "upstream responded with 400: scripted failure for Bearer [key]");
     assert!(!document.to_string().contains(canary::KEY));
     Ok(())
 }

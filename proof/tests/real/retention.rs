@@ -100,7 +100,7 @@ async fn g13_the_stream_of_a_trimmed_generation_has_its_own_messages_and_its_end
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g13_a_conversation_read_from_a_trimmed_position_starts_with_a_snapshot_and_goes_on()
+async fn g13_a_conversation_read_from_a_trimmed_position_starts_with_a_snapshot_and_continues()
 -> anyhow::Result<()> {
     let (mut server, upstream) = both_with("[retention]\ncompleted = \"1s\"").await?;
     let api = server.api().clone();

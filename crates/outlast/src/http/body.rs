@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use http_body_util::{BodyExt, Limited};
 use outlast_core::RequestId;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use tokio::time::timeout;
 use utoipa::ToSchema;
@@ -59,6 +59,13 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
             // Valid JSON, but more than serde_json reads: twice what any field may have.
             Category::Syntax if inner.to_string().starts_with("recursion limit") => {
                 Problem::invalid(path.trim_matches('.'), super::free::too_deep())
+            }
+            // Serde reads a list as an object, field by field, and stumbles over what is left of it.
+            Category::Syntax
+                if inner.to_string().starts_with("trailing characters")
+                    && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() =>
+            {
+                Problem::invalid(path.trim_matches('.'), "must be an object")
             }
             Category::Syntax | Category::Eof | Category::Io => not_json(&inner),
         }

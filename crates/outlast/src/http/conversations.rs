@@ -45,13 +45,18 @@ pub(crate) struct ConversationChange {
     #[serde(default, deserialize_with = "even_null")]
     #[schema(value_type = Option<Title>)]
     title: Option<Option<Title>>,
-    metadata: Option<Metadata>,
+    /// Replaced as a whole. Null clears the metadata.
+    #[serde(default, deserialize_with = "even_null")]
+    #[schema(value_type = Option<Metadata>)]
+    metadata: Option<Option<Metadata>>,
     #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
 }
 
 /// Serde reads null as absent; here it is a value.
-fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Title>>, D::Error> {
+fn even_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
@@ -173,7 +178,8 @@ async fn update(
     let id = caller.engine().thread(caller.user(), id.as_str()).await?;
     request_id(&HeaderMap::new(), body.request_id)?; // checked, not kept: setting the same twice is harmless
     let title = body.title.map(|title| title.map(|Title(title)| title));
-    caller.engine().update_conversation(caller.user(), &id, title, body.metadata.map(Value::from)).await?;
+    let metadata = body.metadata.map(|metadata| metadata.map_or(Value::Null, Value::from));
+    caller.engine().update_conversation(caller.user(), &id, title, metadata).await?;
     let view = caller.engine().view(caller.user(), &id, 0).await?;
     Ok(axum::Json(view.conversation))
 }

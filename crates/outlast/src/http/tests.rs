@@ -2,6 +2,7 @@
 //! one test single parts of the API.
 
 mod completions;
+mod conversations;
 mod jobs;
 mod walls;
 mod workers;

@@ -1,9 +1,9 @@
-//! The body of a response, read ahead by a task of its own.
+//! The body of a response, read ahead by a separate task.
 //!
-//! The HTTP library hands over one chunk at a time and waits until it is taken, and upstreams send every token
-//! as a chunk of its own. Whoever comes back from saving text would find one token. So a task moves chunks into
-//! a pipe, and the reader takes everything that arrived meanwhile at once. When the pipe is full nothing more
-//! is read: bytes wait in the socket, and the upstream notices.
+//! The HTTP library returns one chunk at a time and waits until it is taken, and upstreams send every token as a
+//! separate chunk. After saving text, the owner would find only one token. So a task moves chunks into a pipe,
+//! and the owner takes everything that arrived meanwhile at once. When the pipe is full nothing more is read:
+//! bytes wait in the socket, and the upstream is slowed down.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,10 +17,9 @@ use tokio_util::io::ReaderStream;
 
 use super::pool::Slot;
 
-/// How much is read ahead.
 const AHEAD_BYTES: usize = 64 * 1024;
 
-/// Why bytes ended too early.
+/// Why a body ended too early.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum Broken {
     #[error("cannot connect to the upstream")]
@@ -32,14 +31,14 @@ pub(in super::super) enum Broken {
 }
 
 impl From<reqwest::Error> for Broken {
-    // The library's own message is left out: it repeats the address.
+    // The library's own message is left out because it contains the address.
     fn from(error: reqwest::Error) -> Broken {
         if error.is_connect() { Broken::Connect } else { Broken::Connection }
     }
 }
 
 /// The bytes of a response. Dropping it ends the request: an HTTP/1.1 connection is closed, an HTTP/2 stream is
-/// reset. If it was read to its end, the connection is kept for the next call.
+/// reset. If the body was read to its end, the connection is reused.
 pub(super) struct Body {
     bytes: ReaderStream<DuplexStream>,
     /// The task that reads ahead. Its result says whether the body was complete.

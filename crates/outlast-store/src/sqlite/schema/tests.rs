@@ -57,7 +57,7 @@ async fn a_database_of_version_2_opens_and_keeps_everything() {
         assert_eq!(
             ended,
             [("g-completed", Some(600)), ("g-cancelled", Some(700)), ("g-error", Some(800))],
-            "they are due since they began"
+            "each is due since it was created"
         );
     }
     let store = SqliteStore::open(&path).unwrap();

@@ -245,3 +245,33 @@ async fn b3_the_last_message_joins_the_transcript_and_the_answer_has_the_chosen_
     assert_eq!(messages[1]["id"], "my-answer");
     server.engine.stop().await;
 }
+
+#[tokio::test]
+async fn b3_json_of_the_wrong_shape_is_json_and_named() {
+    let server = Server::new();
+    for (messages, field) in [
+        (json!([["user", "hi", null, null, 1]]), "messages[0]"),
+        (json!([{"role": "user", "content": [["text", "hi", 1]]}]), "messages[0].content"),
+        (json!([{"role": "assistant", "tool_calls": [["a", ["n", "{}", 1]]]}]), "messages[0].tool_calls[0]"),
+        (json!({"role": "user"}), "messages"),
+    ] {
+        let (status, problem) =
+            server.post("/v1/chat/completions", &body(json!({"messages": messages}))).await;
+        assert_eq!((status, &problem["code"]), (400, &json!("invalid_request")), "{messages} {problem}");
+        assert!(problem["field"].as_str().unwrap().starts_with(field), "{problem}");
+    }
+}
+
+#[tokio::test]
+async fn i20_a_value_that_is_nested_too_deep_is_a_wrong_field_however_deep_it_is() {
+    let server = Server::new();
+    for levels in [65, 100, 127, 128, 1_000] {
+        let deep = format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        let said = r#""model":"default","messages":[{"role":"user","content":"hi"}]"#;
+        for field in ["response_format", "metadata"] {
+            let body = format!("{{{said},\"{field}\":{{\"a\":{deep}}}}}");
+            let (status, code) = server.problem("post", "/v1/chat/completions", body).await;
+            assert_eq!((status, code.as_str()), (400, "invalid_request"), "{field} {levels}");
+        }
+    }
+}
