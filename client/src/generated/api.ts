@@ -776,10 +776,11 @@ export interface components {
          *       after `Retry-After` seconds.
          *     - `store_broken` 500: stored data cannot be read. The server's log says why.
          *     - `draining` 503: the server is shutting down.
+         *     - `issuer_unavailable` 503: the keys that tokens are checked with cannot be fetched.
          *     - `store_unavailable` 503: the store cannot be reached. Retrying is safe if the request has a request id.
          * @enum {string}
          */
-        readonly ProblemCode: "invalid_json" | "invalid_request" | "unauthenticated" | "forbidden" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "already_asked" | "cancelled" | "interrupted" | "attempt_retracted" | "too_large" | "limit_reached" | "store_broken" | "draining" | "store_unavailable";
+        readonly ProblemCode: "invalid_json" | "invalid_request" | "unauthenticated" | "forbidden" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "already_asked" | "cancelled" | "interrupted" | "attempt_retracted" | "too_large" | "limit_reached" | "store_broken" | "draining" | "issuer_unavailable" | "store_unavailable";
         /**
          * @description Who produces an answer, if not a model of this server.
          * @enum {string}

@@ -9,6 +9,8 @@
 //! those and ends the streams of the ones that are gone.
 
 mod command;
+mod jwks;
+mod jwt;
 mod keys;
 mod lease;
 mod principal;
@@ -28,11 +30,14 @@ use outlast_store::{ItemQuery, Items, StoreError};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use command::KeysCommand;
+pub(crate) use jwks::{Jwks, JwksError};
+pub(crate) use jwt::{Jwt, JwtOptions, Verifier};
 pub(crate) use keys::PresentedKey;
 pub(crate) use lease::Leases;
 pub(crate) use principal::Principal;
 pub(crate) use scopes::{Scope, Scopes};
 
+use jwt::TokenError;
 use keys::KEY;
 use principal::{Grant, Source};
 
@@ -47,6 +52,7 @@ pub(crate) struct Auth {
     items: Arc<dyn Items>,
     clock: Clock,
     leases: Leases,
+    jwt: Option<Jwt>,
     /// Those who hold a stream, by their credential.
     held: Mutex<HashMap<Source, Weak<Grant>>>,
     /// There while nobody needs a credential.
@@ -58,15 +64,22 @@ pub(crate) struct Auth {
 pub(crate) enum AuthError {
     #[error("this server needs an API key: send it as `Authorization: Bearer <key>`")]
     Missing,
-    /// Unknown, revoked and expired keys look the same from outside.
-    #[error("the API key is not valid")]
+    /// Unknown, revoked and expired credentials look the same from outside.
+    #[error("the API key or token is not valid")]
     Invalid,
+    /// Nobody can tell whether a token is valid.
+    #[error(transparent)]
+    Keys(#[from] JwksError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl Auth {
-    pub(crate) async fn open(items: Arc<dyn Items>, clock: Clock) -> Result<Auth, StoreError> {
+    pub(crate) async fn open(
+        items: Arc<dyn Items>,
+        clock: Clock,
+        jwt: Option<Jwt>,
+    ) -> Result<Auth, StoreError> {
         let leases = Leases::open(&*items).await?;
         let local = Principal::new(Grant {
             user: UserId::from(LOCAL),
@@ -75,7 +88,8 @@ impl Auth {
             expires: None,
             ended: CancellationToken::new(),
         });
-        let auth = Auth { items, clock, leases, held: Mutex::default(), local: Mutex::new(Some(local)) };
+        let local = Mutex::new(jwt.is_none().then_some(local));
+        let auth = Auth { items, clock, leases, jwt, held: Mutex::default(), local };
         auth.local().await?;
         Ok(auth)
     }
@@ -102,8 +116,22 @@ impl Auth {
         Ok(None)
     }
 
-    /// Who has this API key.
-    pub(crate) async fn by_key(&self, presented: &str) -> Result<Principal, AuthError> {
+    /// Who has this API key or token.
+    pub(crate) async fn by_bearer(&self, presented: &str) -> Result<Principal, AuthError> {
+        match &self.jwt {
+            Some(jwt) if PresentedKey::parse(presented).is_none() => {
+                let subject = jwt.verify(presented).await.map_err(|error| match error {
+                    TokenError::Invalid => AuthError::Invalid,
+                    TokenError::Keys(error) => AuthError::Keys(error),
+                })?;
+                let source = Source::Token(secret::hash(presented));
+                Ok(self.hold(source, subject.user, subject.scopes, Some(subject.expires)))
+            }
+            _ => self.by_key(presented).await,
+        }
+    }
+
+    async fn by_key(&self, presented: &str) -> Result<Principal, AuthError> {
         let presented = PresentedKey::parse(presented).ok_or(AuthError::Invalid)?;
         let key = keys::get(&*self.items, presented.id()).await?.ok_or(AuthError::Invalid)?;
         if !presented.matches(&key) || !key.is_valid_at(self.clock.now()) {
@@ -118,6 +146,7 @@ impl Auth {
         let now = self.clock.now();
         let valid = !principal.has_expired(now)
             && match principal.source() {
+                Source::Token(_) => true,
                 Source::Local => self.local().await?.is_some(),
                 Source::Key(id) => keys::get(&*self.items, id).await?.is_some_and(|key| key.is_valid_at(now)),
             };
@@ -134,7 +163,7 @@ impl Auth {
             tokio::time::sleep(RECHECK_EVERY).await;
             for principal in self.holding() {
                 match self.recheck(&principal).await {
-                    Ok(()) | Err(AuthError::Invalid | AuthError::Missing) => {}
+                    Ok(()) | Err(AuthError::Invalid | AuthError::Missing | AuthError::Keys(_)) => {}
                     Err(AuthError::Store(error)) => {
                         tracing::warn!(%error, "cannot check the keys of open streams; will try again");
                     }

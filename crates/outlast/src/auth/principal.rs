@@ -26,6 +26,8 @@ pub(crate) enum Source {
     Local,
     /// The id of an API key.
     Key(String),
+    /// The hash of a JSON Web Token. Nothing but its expiry ends it.
+    Token(String),
 }
 
 impl Principal {

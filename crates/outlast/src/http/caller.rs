@@ -79,7 +79,7 @@ async fn identify(app: &App, headers: &HeaderMap) -> Result<Principal, Problem> 
         return Ok(local);
     }
     let key = bearer(headers)?.ok_or(AuthError::Missing)?;
-    Ok(app.0.auth.by_key(key).await?)
+    Ok(app.0.auth.by_bearer(key).await?)
 }
 
 /// The credential in `Authorization`. Of two, each side of a proxy could believe another.

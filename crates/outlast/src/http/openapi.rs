@@ -68,7 +68,7 @@ fn complete(document: &mut OpenApi) {
         }
     }
     let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
-        "An API key. The names beside it are the scopes that it needs. A server without keys serves one user, \
+        "An API key or a JWT. The names beside it are the scopes that it needs. A server without keys serves one user, \
          `local`, and needs none.",
     ));
     for name in ["Event", "Part"] {

@@ -55,7 +55,8 @@ impl Server {
             clock, // a test may pause it
             ids: Ids::Random,
         });
-        let auth = Auth::open(store.clone(), clock).now_or_never().expect("memory answers at once").unwrap();
+        let auth =
+            Auth::open(store.clone(), clock, None).now_or_never().expect("memory answers at once").unwrap();
         let app = App::new(AppParts {
             engine: engine.clone(),
             auth,
