@@ -13,6 +13,7 @@ mod jwks;
 mod jwt;
 mod keys;
 mod lease;
+mod passes;
 mod principal;
 mod scopes;
 mod secret;
@@ -34,11 +35,13 @@ pub(crate) use jwks::{Jwks, JwksError};
 pub(crate) use jwt::{Jwt, JwtOptions, Verifier};
 pub(crate) use keys::PresentedKey;
 pub(crate) use lease::Leases;
+pub(crate) use passes::Pass;
 pub(crate) use principal::Principal;
 pub(crate) use scopes::{Scope, Scopes};
 
 use jwt::TokenError;
 use keys::KEY;
+use passes::{SESSION, TICKET};
 use principal::{Grant, Source};
 
 /// The user of a server without keys.
@@ -46,6 +49,9 @@ const LOCAL: &str = "local";
 
 /// Credentials of open streams are re-read this often. Revoking a key ends its streams within 5 s.
 const RECHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// Expired sessions and tickets are removed once in this many rounds.
+const SWEEP_ROUNDS: u64 = 60;
 
 /// Decides who a request is made by.
 pub(crate) struct Auth {
@@ -92,6 +98,10 @@ impl Auth {
         let auth = Auth { items, clock, leases, jwt, held: Mutex::default(), local };
         auth.local().await?;
         Ok(auth)
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 
     pub(crate) fn leases(&self) -> &Leases {
@@ -141,26 +151,86 @@ impl Auth {
         Ok(self.hold(source, key.user, key.scopes, key.expires_at))
     }
 
+    /// Begins a session for somebody who has a credential.
+    pub(crate) async fn log_in(&self, holder: &Principal) -> Result<Pass, StoreError> {
+        passes::make(&*self.items, SESSION, holder, None, self.clock.now()).await
+    }
+
+    /// Ends a session, if it is one. What it holds open ends with it.
+    pub(crate) async fn log_out(&self, secret: &str) -> Result<(), StoreError> {
+        self.items.remove_item(SESSION, &secret::hash(secret)).await.map(|_| ())
+    }
+
+    /// Who has the session with this secret.
+    pub(crate) async fn by_session(&self, secret: &str) -> Result<Principal, AuthError> {
+        let id = secret::hash(secret);
+        let stored = passes::get(&*self.items, SESSION, &id, self.clock.now()).await?;
+        let stored = stored.ok_or(AuthError::Invalid)?;
+        if !self.is_valid(&stored.source).await? {
+            return Err(AuthError::Invalid);
+        }
+        Ok(self.hold(Source::Session(id), stored.user(), stored.scopes, Some(stored.expires_at)))
+    }
+
+    /// A ticket for one request to a path.
+    pub(crate) async fn ticket(&self, holder: &Principal, resource: String) -> Result<Pass, StoreError> {
+        passes::make(&*self.items, TICKET, holder, Some(resource), self.clock.now()).await
+    }
+
+    /// Who this ticket was made for. It can be used once, for its path alone.
+    pub(crate) async fn by_ticket(&self, secret: &str, path: &str) -> Result<Principal, AuthError> {
+        let id = secret::hash(secret);
+        let stored = passes::get(&*self.items, TICKET, &id, self.clock.now()).await?;
+        let stored = stored.filter(|stored| stored.resource.as_deref() == Some(path));
+        let stored = stored.ok_or(AuthError::Invalid)?;
+        // Of several who come with it, one removes it.
+        if !self.items.remove_item(TICKET, &id).await? || !self.is_valid(&stored.source).await? {
+            return Err(AuthError::Invalid);
+        }
+        // The stream may outlive the ticket, but not the credential behind it.
+        Ok(self.hold(stored.source.clone(), stored.user(), stored.scopes, stored.until))
+    }
+
     /// Whether the credential is still good. A store that cannot be reached says nothing about that.
     pub(crate) async fn recheck(&self, principal: &Principal) -> Result<(), AuthError> {
-        let now = self.clock.now();
-        let valid = !principal.has_expired(now)
-            && match principal.source() {
-                Source::Token(_) => true,
-                Source::Local => self.local().await?.is_some(),
-                Source::Key(id) => keys::get(&*self.items, id).await?.is_some_and(|key| key.is_valid_at(now)),
-            };
-        if !valid {
+        if principal.has_expired(self.clock.now()) || !self.is_valid(principal.source()).await? {
             principal.end();
             return Err(AuthError::Invalid);
         }
         Ok(())
     }
 
+    /// Whether nobody has ended it. Its expiry is known to whoever holds it.
+    async fn is_valid(&self, source: &Source) -> Result<bool, StoreError> {
+        let Source::Session(id) = source else { return self.is_credential_valid(source).await };
+        match passes::get(&*self.items, SESSION, id, self.clock.now()).await? {
+            Some(session) => self.is_credential_valid(&session.source).await,
+            None => Ok(false),
+        }
+    }
+
+    async fn is_credential_valid(&self, source: &Source) -> Result<bool, StoreError> {
+        match source {
+            Source::Local => Ok(self.local().await?.is_some()),
+            Source::Token(_) => Ok(true),
+            Source::Key(id) => {
+                let key = keys::get(&*self.items, id).await?;
+                Ok(key.is_some_and(|key| key.is_valid_at(self.clock.now())))
+            }
+            // Nobody begins a session with a session.
+            Source::Session(_) => Ok(false),
+        }
+    }
+
     /// Ends the streams of credentials that are no longer valid. Runs until it is dropped.
     pub(crate) async fn watch(&self) {
-        loop {
+        for round in 1_u64.. {
             tokio::time::sleep(RECHECK_EVERY).await;
+            if round.is_multiple_of(SWEEP_ROUNDS)
+                && let Err(error) = passes::sweep(&*self.items, self.clock.now()).await
+            {
+                tracing::warn!(%error, "cannot remove expired sessions; will try again");
+            }
             for principal in self.holding() {
                 match self.recheck(&principal).await {
                     Ok(()) | Err(AuthError::Invalid | AuthError::Missing | AuthError::Keys(_)) => {}

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use outlast_core::{Timestamp, UserId};
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::scopes::{Scope, Scopes};
@@ -20,7 +21,8 @@ pub(super) struct Grant {
 }
 
 /// Which credential made it so. Never a secret: it may be logged.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) enum Source {
     /// None: this server has no keys.
     Local,
@@ -28,6 +30,8 @@ pub(crate) enum Source {
     Key(String),
     /// The hash of a JSON Web Token. Nothing but its expiry ends it.
     Token(String),
+    /// The hash of a session's secret.
+    Session(String),
 }
 
 impl Principal {
@@ -50,6 +54,14 @@ impl Principal {
     /// Whether it is the one user of a server without keys.
     pub(crate) fn is_local(&self) -> bool {
         self.0.source == Source::Local
+    }
+
+    pub(super) fn scopes(&self) -> Scopes {
+        self.0.scopes
+    }
+
+    pub(super) fn expires(&self) -> Option<Timestamp> {
+        self.0.expires
     }
 
     pub(crate) fn may(&self, scope: Scope) -> bool {

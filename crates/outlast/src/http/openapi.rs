@@ -44,6 +44,7 @@ pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
         (name = "Approvals", description = "Decide about tool calls."),
         (name = "Workers", description = "Produce answers elsewhere."),
         (name = "Jobs", description = "Chat completions, also in the background."),
+        (name = "Users", description = "Log in from a browser."),
         (name = "Server", description = "Health, capabilities, models."),
     ),
     components(schemas(Format, ProblemDocument, StreamEvent)),
