@@ -130,10 +130,10 @@ export interface components {
             readonly approvals: boolean;
             /** @description Where tools run. */
             readonly sandbox: string;
-            /** @description The server tells somebody who is not watching that a generation ended. */
+            /** @description The server notifies users who are not watching when a generation ends. */
             readonly notifications: boolean;
         };
-        /** @description OpenAI's fields that Outlast acts on, its own, and the rest for the upstream. */
+        /** @description OpenAI's fields that Outlast uses, Outlast's own fields, and the options for the upstream. */
         readonly ChatCompletion: {
             readonly model?: string | null;
             readonly messages?: readonly components["schemas"]["CompletionMessage"][] | null;
@@ -151,13 +151,13 @@ export interface components {
         } & {
             readonly [key: string]: unknown;
         };
-        /** @description A frame of a stream of chunks, as SSE parsers hand it on. */
+        /** @description A frame of a stream of chunks, as SSE parsers return it. */
         readonly ChunkFrame: {
             /** @description A chunk of OpenAI's API, or `[DONE]`. */
             readonly data: string;
         };
         readonly Claim: {
-            /** @description Whether what the previous worker appended stays. */
+            /** @description Whether what the previous worker appended is kept. */
             readonly keep?: boolean;
             readonly requestId?: string | null;
         };
@@ -197,7 +197,7 @@ export interface components {
             readonly id: string;
             readonly function: components["schemas"]["CompletionFunctionCall"];
         };
-        /** @description What the user says. It must not be blank. */
+        /** @description The user's message. It must not be blank. */
         readonly Content: components["schemas"]["NotBlank"] | readonly components["schemas"]["TextPart"][];
         /** @description One message for the model. */
         readonly ContextMessage: {
@@ -220,7 +220,7 @@ export interface components {
             /** @description The log's last seq. */
             readonly lastSeq: components["schemas"]["Seq"];
         };
-        /** @description What is absent stays as it is. */
+        /** @description Absent fields are left unchanged. */
         readonly ConversationChange: {
             readonly title?: components["schemas"]["Title"] | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
@@ -263,7 +263,7 @@ export interface components {
         readonly CreateConversation: {
             readonly title?: components["schemas"]["Title"] | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
-            /** @description Idempotency key: repeating the request creates nothing twice. */
+            /** @description Idempotency key: repeating the request creates nothing new. */
             readonly requestId?: string | null;
         };
         readonly Decide: {
@@ -513,7 +513,7 @@ export interface components {
         };
         /** @enum {string} */
         readonly EventFormat: "sse" | "json";
-        /** @description A frame of a stream, as SSE parsers hand it on. */
+        /** @description A frame of a stream, as SSE parsers return it. */
         readonly EventFrame: {
             /** @description The event's seq. */
             readonly id: string;
@@ -522,7 +522,7 @@ export interface components {
             /** @description A `StreamEvent`. */
             readonly data: string;
         };
-        /** @description The events are the bytes of the log, as in every stream. */
+        /** @description The events have the same bytes as in the log and in every stream. */
         readonly EventPage: {
             readonly data: readonly components["schemas"]["LogEvent"][];
             /** @description Pass this as `after` to get the next page. */
@@ -672,7 +672,7 @@ export interface components {
         readonly Metadata: {
             readonly [key: string]: unknown;
         };
-        /** @description As OpenAI's libraries expect it. The settings do not say when a model was created. */
+        /** @description As OpenAI's libraries expect it. `created` is not known. */
         readonly Model: {
             readonly id: string;
             readonly object: string;
@@ -685,8 +685,8 @@ export interface components {
             readonly data: readonly components["schemas"]["Model"][];
         };
         /**
-         * @description The body of a request that needs nothing but may carry a request id, because every POST may. Doing it
-         *     twice is harmless, so the id is checked and not kept.
+         * @description The body of a request without fields of its own. Like every POST it may have a request id, which is checked but
+         *     not stored, because repeating the request is harmless.
          */
         readonly NoFields: {
             readonly requestId?: string | null;
@@ -811,7 +811,7 @@ export interface components {
         /** @description The client's idempotency key for a request. */
         readonly RequestId: string;
         readonly RetryGeneration: {
-            /** @description `retry` drops the partial answer, `continue` keeps it. */
+            /** @description `retry` withdraws the partial answer, `continue` keeps it. */
             readonly mode?: components["schemas"]["RetryMode"];
             readonly requestId?: string | null;
         };
@@ -852,7 +852,7 @@ export interface components {
             readonly user: string;
             readonly expiresAt: components["schemas"]["Timestamp"];
         };
-        /** @description A view as an event. It is not in the log: it stands for all events up to its seq. */
+        /** @description A view in the form of an event. It is not in the log; it replaces all events up to its seq. */
         readonly SnapshotEvent: {
             readonly seq: components["schemas"]["Seq"];
             readonly ts: components["schemas"]["Timestamp"];
@@ -869,7 +869,7 @@ export interface components {
             readonly content: components["schemas"]["Content"];
             /** @description One of `GET /v1/models`. */
             readonly model?: string | null;
-            /** @description Idempotency key: repeating the request does nothing twice. */
+            /** @description Idempotency key: repeating the request starts nothing new. */
             readonly requestId?: string | null;
             readonly whenBusy?: components["schemas"]["WhenBusy"];
             /** @description This version runs no tools: must be empty. */
@@ -879,7 +879,7 @@ export interface components {
             readonly metadata?: components["schemas"]["Metadata"] | null;
             readonly producer?: components["schemas"]["Producer"] | null;
         };
-        /** @description The generation that the request started, now or when it came first. */
+        /** @description The generation that this request, or the same request earlier, started. */
         readonly StartedGeneration: {
             readonly generationId: components["schemas"]["GenerationId"];
             readonly conversationId: components["schemas"]["ConversationId"];
@@ -891,7 +891,7 @@ export interface components {
             readonly jobId: components["schemas"]["GenerationId"];
             readonly status: components["schemas"]["JobStatus"];
         };
-        /** @description What a stream carries: the events of the log, or a snapshot in place of those that it leaves out. */
+        /** @description What a stream contains: the events of the log, or a snapshot that replaces some of them. */
         readonly StreamEvent: components["schemas"]["LogEvent"] | components["schemas"]["SnapshotEvent"];
         readonly StreamOptions: {
             readonly include_usage?: boolean | null;
@@ -934,7 +934,7 @@ export interface components {
          * @enum {string}
          */
         readonly ToolStream: "stdout" | "stderr";
-        /** @description The id of a tool call, which must be able to stand in a path: browsers and proxies resolve `.` and `..`. */
+        /** @description The id of a tool call. It must be usable in a path, and browsers and proxies resolve `.` and `..`. */
         readonly ToolUseId: string;
         /** @description The user that a conversation belongs to. */
         readonly UserId: string;
@@ -945,7 +945,7 @@ export interface components {
         readonly WhenBusy: "reject" | "queue" | "interrupt";
         /**
          * Format: int64
-         * @description A position or a count, in a query or in a body. JSON does not tell `2` from `2.0`.
+         * @description A position or a count, in a query or in a body. In JSON, `2` and `2.0` are the same number.
          */
         readonly Whole: number;
         readonly WorkerDone: {
@@ -996,7 +996,7 @@ export interface components {
             readonly errorMessage: string;
             readonly code?: string;
         };
-        /** @description Where a worker stands. */
+        /** @description The state of a worker. */
         readonly WorkerState: {
             /**
              * Format: int32
@@ -1008,7 +1008,7 @@ export interface components {
             /** @description The worker's last event: what the next batch must expect. */
             readonly lastSeq: components["schemas"]["Seq"];
             readonly status: components["schemas"]["GenerationStatus"];
-            /** @description What a person was asked, and what they decided. */
+            /** @description The questions to a person, and the decisions. */
             readonly approvals: readonly components["schemas"]["Approval"][];
         };
         readonly WorkerText: {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::{Conversation, ConversationId, Effect, Report, Seq, Surroundings, Timestamp, next};
-use outlast_store::{Newest, StoreError, fault};
+use outlast_store::{ClaimError, Newest, StoreError, fault};
 use tokio::sync::{mpsc, watch};
 
 use crate::call::Call;
@@ -89,7 +89,7 @@ impl Actor {
         mailbox: mpsc::Receiver<Mail>,
     ) -> Result<Actor, (StoreError, mpsc::Receiver<Mail>)> {
         let opened = async {
-            let fence = shared.store.claim(&id).await?;
+            let fence = shared.store.claim(&id).await.map_err(unclaimed)?;
             fault::point("recover.claimed");
             let loaded = shared.store.load(&id, Newest::NONE).await?;
             let state = loaded.as_ref().map(to_state).transpose()?;
@@ -245,6 +245,13 @@ impl Actor {
             let nothing = next.effects.is_empty() && timer.is_none();
             return Ok(if nothing { Owed::Nothing } else { Owed::Timer(timer) });
         }
+    }
+}
+
+fn unclaimed(error: ClaimError) -> StoreError {
+    match error {
+        held @ ClaimError::HeldBy(_) => StoreError::Unavailable(held.to_string()),
+        ClaimError::Store(error) => error,
     }
 }
 

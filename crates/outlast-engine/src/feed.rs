@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use outlast_core::{Entry, Head, Heads, Seq};
+use outlast_core::{DecodeError, Entry, Head, Heads, Seq};
 use outlast_store::Record;
 use tokio::sync::watch;
 
@@ -20,8 +20,18 @@ const RECENT_BATCHES: usize = 64;
 /// The maximum total size of those batches, which is memory per live conversation.
 const RECENT_BYTES: usize = 64 * 1024;
 
-/// Records that became visible together. Each has its head, so that no later code parses JSON to learn the type
-/// or the generation of an event.
+/// The type of the event that stands in place of a line that cannot be read.
+const UNREADABLE: &str = "event.unreadable";
+
+/// That event. Nobody knows when the original was recorded.
+fn in_place_of(seq: Seq) -> Bytes {
+    let front =
+        format!(r#"{{"seq":{seq},"ts":"1970-01-01T00:00:00.000Z","generationId":null,"requestId":null"#);
+    format!(r#"{front},"type":"{UNREADABLE}","payload":{{}}}}"#).into()
+}
+
+/// Records that became visible together, each with its head, so that nobody after this parses JSON to learn
+/// what kind of event a record is or which generation it belongs to.
 #[derive(Debug)]
 pub struct Batch {
     records: Vec<Record>,
@@ -36,15 +46,19 @@ impl Batch {
         Batch::new(records, entries.iter().map(Head::of).collect())
     }
 
-    /// A batch read from the log.
-    pub(crate) fn stored(records: Vec<Record>) -> Arc<Batch> {
+    /// A batch read from the log. One line that cannot be read must not hide the others, and a gap would make
+    /// every follower start over, so an event that clients skip stands in its place.
+    pub(crate) fn stored(mut records: Vec<Record>) -> Arc<Batch> {
         let mut known = Heads::default();
-        let mut heads = Vec::with_capacity(records.len());
-        for record in &records {
-            // A line that cannot be read belongs to no generation, and is passed on unchanged.
-            let unreadable = |_| Head { generation_id: None, kind: Cow::Borrowed("") };
-            heads.push(known.of(&record.bytes).unwrap_or_else(unreadable));
-        }
+        let heads: Vec<_> = records.iter().map(|record| known.of(&record.bytes)).collect();
+        let legible = |(record, head): (&mut Record, Result<Head, DecodeError>)| {
+            head.unwrap_or_else(|error| {
+                tracing::error!(seq = record.seq.0, %error, "skipped a line of a log");
+                record.bytes = in_place_of(record.seq);
+                Head { generation_id: None, kind: Cow::Borrowed(UNREADABLE) }
+            })
+        };
+        let heads = records.iter_mut().zip(heads).map(legible).collect();
         Batch::new(records, heads)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::{ConversationId, Seq};
-use outlast_store::{Append, AppendError, Change, Fence, Record, Store, StoreError, fault};
+use outlast_store::{Append, AppendError, Change, ClaimError, Fence, Record, Store, StoreError, fault};
 
 /// How often an unconfirmed append is checked before the owner gives up and reloads.
 const CONFIRM_TRIES: u32 = 10;
@@ -60,6 +60,8 @@ impl Journal {
                 expected: self.saved,
                 records: records.clone(),
                 changes: changes.clone(),
+                replies: Vec::new(),
+                limits: Vec::new(),
             };
             match self.store.append(append).await {
                 Ok(()) => {
@@ -72,6 +74,7 @@ impl Journal {
                 Err(
                     error @ (AppendError::Fenced { .. }
                     | AppendError::Conflict { .. }
+                    | AppendError::OverLimit { .. }
                     | AppendError::Broken(_)),
                 ) => {
                     return Err(RecordError::Lost(error.to_string()));
@@ -101,8 +104,11 @@ impl Journal {
     }
 
     pub(crate) async fn release(&self) {
-        if let Err(error) = self.store.release(&self.conversation, self.fence).await {
-            tracing::warn!(conversation = ?self.conversation, %error, "ownership was not released");
+        match self.store.release(&self.conversation, self.fence).await {
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(conversation = ?self.conversation, %error, "ownership was not released")
+            }
         }
     }
 
@@ -128,7 +134,11 @@ impl Journal {
     }
 
     async fn look(&mut self, records: &[Record]) -> Result<Result<bool, RecordError>, StoreError> {
-        let fence = self.store.claim(&self.conversation).await?;
+        let fence = match self.store.claim(&self.conversation).await {
+            Ok(fence) => fence,
+            Err(held @ ClaimError::HeldBy(_)) => return Ok(Err(RecordError::Lost(held.to_string()))),
+            Err(ClaimError::Store(error)) => return Err(error),
+        };
         fault::point("confirm.claimed");
         let wanted: usize = records.iter().map(|record| record.bytes.len()).sum();
         let found = self.store.read(&self.conversation, self.saved, wanted.max(1)).await?;

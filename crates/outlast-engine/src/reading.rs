@@ -2,13 +2,14 @@
 
 use outlast_core::{
     ConversationDocument, ConversationId, ConversationView, GenerationDocument, GenerationId,
-    GenerationStatus, Message, Part, Segment, Seq, UserId, generation_document, head, view,
+    GenerationStatus, Message, Part, Segment, Seq, UserId, generation_document, view,
 };
 use outlast_store::{Document, Newest, PAGE_BYTES, Query, Record, StoreError, Table};
 
 use crate::documents::{to_generation, to_message, to_state};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::feed::Batch;
 use crate::follower::Follower;
 
 /// How much of the log is read at once for a page of events.
@@ -203,16 +204,15 @@ impl Engine {
             if read.is_empty() {
                 break; // the tail, or retention has removed the rest
             }
-            for record in read {
-                let front = head(&record.bytes).map_err(|error| EngineError::Broken(error.to_string()))?;
-                if front.generation_id.as_ref() == Some(id) {
+            for (record, head) in Batch::stored(read).iter() {
+                if head.generation_id.as_ref() == Some(id) {
                     let full = page.records.len() == limit || record.bytes.len() > room;
                     if full && !page.records.is_empty() {
                         return Ok(page);
                     }
                     room = room.saturating_sub(record.bytes.len());
                     page.records.push(record.clone());
-                    page.ended = front.is_end();
+                    page.ended = head.is_end();
                 }
                 page.after = record.seq;
                 if page.ended {

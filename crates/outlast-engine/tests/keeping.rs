@@ -162,7 +162,9 @@ async fn i18_a_generation_that_waits_for_a_person_is_woken_once_after_an_upgrade
     let last = store.load(&started.conversation, Newest::NONE).await.unwrap().unwrap().last;
     let changes = vec![Change::Put(Document { due: Some(0), state: None, ..found })];
     let conversation = started.conversation.clone();
-    store.append(Append { conversation, fence, expected: last, records: Vec::new(), changes }).await.unwrap();
+    let (records, replies, limits) = (Vec::new(), Vec::new(), Vec::new());
+    let append = Append { conversation, fence, expected: last, records, changes, replies, limits };
+    store.append(append).await.unwrap();
 
     for expected in [1, 0] {
         let after = engine(&store, Durability::Commit, Vec::new());

@@ -12,7 +12,7 @@ use outlast_engine::{
     Clock, Engine, EngineError, EventStream, Frame, Ids, Model, Models, Parts, ScriptedModel, Settings,
     StartRequest, Started, Step, StreamEnd,
 };
-use outlast_store::MemoryStore;
+use outlast_store::{Append, Change, MemoryStore, Store, Table};
 use serde_json::{Value, json};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -21,9 +21,13 @@ const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const PAGE_BYTES: usize = 1 << 20;
 
 fn engine(scripts: Vec<Vec<Step>>) -> Engine {
+    engine_on(Arc::new(MemoryStore::new()), scripts)
+}
+
+fn engine_on(store: Arc<MemoryStore>, scripts: Vec<Vec<Step>>) -> Engine {
     let model: Arc<dyn Model> = Arc::new(ScriptedModel::new(scripts));
     Engine::new(Parts {
-        store: Arc::new(MemoryStore::new()),
+        store,
         models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
         settings: Settings::default(),
         clock: Clock::simulated(Timestamp(1_767_225_600_000)),
@@ -196,4 +200,59 @@ async fn g13_a_snapshot_of_a_trimmed_generation_is_limited_by_bytes() {
     assert!((PAGE_BYTES / 2..PAGE_BYTES).contains(&bytes), "{bytes} bytes");
     assert_eq!(snapshot["payload"]["hasMore"], true);
     assert!(matches!(events.next().await, Err(StreamEnd::Complete)));
+}
+
+/// The same conversation in another store, where some lines of its log are garbage.
+async fn damaged(store: &MemoryStore, started: &Started, lines: &[u64]) -> Arc<MemoryStore> {
+    let (conversation, copy) = (started.conversation.clone(), Arc::new(MemoryStore::new()));
+    let mut records = store.read(&conversation, Seq::ZERO, PAGE_BYTES).await.unwrap();
+    for record in records.iter_mut().filter(|record| lines.contains(&record.seq.0)) {
+        record.bytes = "no JSON".into();
+    }
+    let documents =
+        [(Table::Conversations, conversation.as_str()), (Table::Generations, started.generation.as_str())];
+    let mut changes = Vec::new();
+    for (table, id) in documents {
+        changes.push(Change::Put(store.get(table, id).await.unwrap().unwrap()));
+    }
+    let fence = copy.claim(&conversation).await.unwrap();
+    copy.append(Append {
+        conversation,
+        fence,
+        expected: Seq::ZERO,
+        records,
+        changes,
+        replies: Vec::new(),
+        limits: Vec::new(),
+    })
+    .await
+    .unwrap();
+    copy
+}
+
+#[tokio::test(start_paused = true)]
+async fn i20_a_line_that_cannot_be_read_hides_no_other_and_its_position_is_passed_on() {
+    let store = Arc::new(MemoryStore::new());
+    let started = ask(&engine_on(store.clone(), vec![say(&["one", "two"])]), "hello", None).await;
+    let last = store.read(&started.conversation, Seq::ZERO, PAGE_BYTES).await.unwrap().last().unwrap().seq;
+    let engine = engine_on(damaged(&store, &started, &[4, 6]).await, Vec::new());
+
+    let page = engine.events(&user(), &started.generation, None, 100).await.unwrap();
+    let seqs: Vec<u64> = page.records.iter().map(|record| record.seq.0).collect();
+    let expected: Vec<u64> = (2..=last.0).filter(|seq| ![4, 6].contains(seq)).collect();
+    assert_eq!((seqs, page.ended), (expected, true));
+
+    let mut events =
+        engine.stream_conversation(&user(), &started.conversation, Some(Seq::ZERO)).await.unwrap();
+    let mut next = 1;
+    while next <= last.0 {
+        let Frame::Events(batch) = events.next().await.unwrap() else { panic!("no events") };
+        for (record, head) in batch.iter() {
+            let line: Value = serde_json::from_slice(&record.bytes).unwrap();
+            assert_eq!((&line["seq"], &line["type"]), (&json!(next), &json!(head.kind)));
+            assert_eq!(head.kind == "event.unreadable", [4, 6].contains(&next), "{line}");
+            next += 1;
+        }
+    }
+    engine.stop().await;
 }

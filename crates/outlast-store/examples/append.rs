@@ -118,7 +118,17 @@ async fn talk(
         let bytes = Bytes::from(vec![b'x'; EVENT_BYTES + TOKEN_BYTES * gathered.len().saturating_sub(1)]);
         let records = vec![Record { seq: last.next(), bytes }];
         let conversation = conversation.clone();
-        store.append(Append { conversation, fence, expected: last, records, changes: Vec::new() }).await?;
+        store
+            .append(Append {
+                conversation,
+                fence,
+                expected: last,
+                records,
+                changes: Vec::new(),
+                replies: Vec::new(),
+                limits: Vec::new(),
+            })
+            .await?;
         last = last.next();
         talked.events += 1;
         talked.latencies.extend(gathered.iter().map(Instant::elapsed));
@@ -134,7 +144,15 @@ async fn read_long_log(store: &Arc<SqliteStore>) -> Result<(), Failure> {
         let record = |seq| Record { seq: Seq(seq), bytes: Bytes::from(vec![b'x'; 250]) };
         let records = (seq..seq + 20).map(record).collect();
         let conversation = conversation.clone();
-        let append = Append { conversation, fence, expected: Seq(seq - 1), records, changes: Vec::new() };
+        let append = Append {
+            conversation,
+            fence,
+            expected: Seq(seq - 1),
+            records,
+            changes: Vec::new(),
+            replies: Vec::new(),
+            limits: Vec::new(),
+        };
         store.append(append).await?;
     }
     time_reads(store, &conversation, "read of 2,000 records, as left by the writer").await?;

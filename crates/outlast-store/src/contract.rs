@@ -3,6 +3,11 @@
 //! A store keeps, for each conversation, a *log* of records that only grows at its end, and
 //! *documents* that summarise it (conversation, message, generation). It never looks inside a record, and
 //! of a document it knows only the keys defined here. What lives outside of conversations is kept as [`Items`].
+//!
+//! A store handle belongs to one *instance*: one running server. Several instances, each with its own handle,
+//! may share what is stored. Each conversation is held by at most one of them, and the others reach it by mail.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -20,8 +25,9 @@ pub const PAGE_BYTES: usize = 1 << 20;
 pub trait Store: Items {
     /// Appends records and changes documents atomically. They are durable when this returns `Ok`.
     ///
-    /// It succeeds only if `fence` is the conversation's current fence and `expected` its last seq, so a
-    /// stale owner can write nothing and nothing can be written twice.
+    /// Accepted only if `fence` is the conversation's current one and `expected` its last seq, so a
+    /// stale owner can write nothing and nothing can be written twice. Limits are judged in the same
+    /// transaction, and replies to mail are written in it.
     async fn append(&self, append: Append) -> Result<(), AppendError>;
 
     /// Records after `after`, in order: about `max_bytes` of them, but at least one if there are any.
@@ -48,13 +54,47 @@ pub trait Store: Items {
     /// with `due_by` it is longest due first by (due, id).
     async fn list(&self, query: Query) -> Result<Listed, StoreError>;
 
-    /// Makes the caller the owner of the conversation, whether or not it exists yet. The fence is larger
-    /// than any handed out for it before, across restarts. From now on appends with an older fence are
-    /// refused, including those still in flight.
-    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, StoreError>;
+    /// This handle's instance. No two handles that are open at the same time share one.
+    fn instance(&self) -> &InstanceId;
 
-    /// Gives up ownership. Does nothing if another owner has claimed the conversation since.
-    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<(), StoreError>;
+    /// Keeps what this instance holds from being taken over for `lease` from now on, by the store's clock.
+    /// An instance that never renewed, or whose lease has run out, may be taken over from at any time; until
+    /// somebody does, it can still write.
+    async fn renew(&self, lease: Duration) -> Result<(), StoreError>;
+
+    /// Ends the lease and gives up every conversation that this instance holds.
+    async fn leave(&self) -> Result<(), StoreError>;
+
+    /// Makes this instance the owner of the conversation, known to the store or not. The fence is larger
+    /// than any handed out for it before, across restarts; from now on appends with an older one are
+    /// refused, including those still on their way. What this instance already holds can be claimed again;
+    /// another instance's only if its lease has run out.
+    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError>;
+
+    /// Gives ownership up, and returns whether mail is waiting for the conversation. Harmless if ownership
+    /// has passed to someone else already. Whoever sends mail and claims afterwards either is refused, and
+    /// then this returns true, or becomes the owner.
+    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<bool, StoreError>;
+
+    /// Leaves a request for whoever owns the conversation. Sending the same id again changes nothing. Mail is
+    /// kept until its sender forgets it or leaves, but nobody is given it while the sender has no lease.
+    async fn send(&self, mail: Mail) -> Result<(), StoreError>;
+
+    /// The conversations held by this instance for which unanswered mail is waiting.
+    async fn mail_waiting(&self) -> Result<Vec<ConversationId>, StoreError>;
+
+    /// A conversation's unanswered mail, oldest first, at most [`MAIL_PAGE`].
+    async fn mail(&self, conversation: &ConversationId) -> Result<Vec<Mail>, StoreError>;
+
+    /// The reply to mail that this instance sent, once its owner has appended one.
+    async fn reply(&self, mail: &MailId) -> Result<Option<Bytes>, StoreError>;
+
+    /// Drops mail that this instance sent, and its reply. An owner that is about to answer it still does.
+    async fn forget(&self, mail: &MailId) -> Result<(), StoreError>;
+
+    /// Changes whenever mail may have arrived for a conversation that this instance holds, or a reply to mail
+    /// that it sent. Wake-ups may be merged, and there may be some for nothing.
+    fn watch_mail(&self) -> watch::Receiver<()>;
 
     /// Changes whenever the conversation's log may have grown, no matter who wrote to it. The value is the last
     /// seq the store has seen since it was first watched, or zero. Wake-ups may be merged, but they are not lost
@@ -70,7 +110,26 @@ pub trait Store: Items {
     async fn delete(&self, conversation: &ConversationId) -> Result<(), StoreError>;
 }
 
-/// A number that increases with every claim. A write with an older one is refused.
+/// The name of a running server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceId(pub String);
+
+/// Chosen by the sender, unique among all mail.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MailId(pub String);
+
+/// A request to the owner of a conversation, opaque to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mail {
+    pub id: MailId,
+    pub conversation: ConversationId,
+    pub body: Bytes,
+}
+
+/// How much mail an owner is given at once. What is answered makes room for the rest.
+pub const MAIL_PAGE: usize = 64;
+
+/// Permission to write, which only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub u64);
 
@@ -93,6 +152,20 @@ pub struct Append {
     pub records: Vec<Record>,
     /// Applied in order, together with the records.
     pub changes: Vec<Change>,
+    /// Replies to mail for this conversation. One whose mail was forgotten is dropped.
+    pub replies: Vec<(MailId, Bytes)>,
+    /// What must be true once the changes are applied; otherwise nothing is written.
+    pub limits: Vec<Limit>,
+}
+
+/// At most so many documents, of all conversations, may match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    pub table: Table,
+    /// Only this user's; `None` for everybody's.
+    pub user: Option<UserId>,
+    pub statuses: Vec<String>,
+    pub at_most: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -153,7 +226,10 @@ pub struct Query {
     /// Only documents whose `due` is this time or earlier, longest due first. Refused for messages, which
     /// have no `due`.
     pub due_by: Option<i64>,
-    /// Only documents after this key in the list's order: (order, id), or (due, id) with `due_by`.
+    /// Only documents of conversations that no instance holds: neither this one, nor another whose lease has
+    /// not run out.
+    pub unowned: bool,
+    /// Only what follows this key in the list's order: (order, id), or (due, id) with `due_by`.
     pub after: Option<(i64, String)>,
     /// The maximum number of documents.
     pub limit: usize,
@@ -170,6 +246,7 @@ impl Default for Query {
             statuses: Vec::new(),
             request: None,
             due_by: None,
+            unowned: false,
             after: None,
             limit: 0,
             max_bytes: PAGE_BYTES,
@@ -225,8 +302,17 @@ pub enum AppendError {
     Fenced { current: Fence },
     /// The log does not end where the writer expected. Reload.
     #[error("log ends at {last}, not where the writer expected")]
-    Conflict { last: Seq },
-    /// Nothing was written: the store is unreachable or the disk is full. The append may be retried.
+    Conflict {
+        /// Where the log ends.
+        last: Seq,
+    },
+    /// Nothing was written: it would exceed this one of the append's limits.
+    #[error("limit {limit} of the append would be exceeded")]
+    OverLimit {
+        /// Its position in [`Append::limits`].
+        limit: usize,
+    },
+    /// Nothing was written: the store cannot be reached or the disk is full. May be tried again.
     #[error("nothing was written: {0}")]
     Unavailable(String),
     /// Nothing was written: the append itself is invalid. Retrying will not help.
@@ -237,7 +323,18 @@ pub enum AppendError {
     Unconfirmed(String),
 }
 
-/// Why a read or a housekeeping call failed.
+/// Why a conversation was not claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// Another instance owns it. Send it mail.
+    #[error("the conversation is held by instance {}", .0.0)]
+    HeldBy(InstanceId),
+    /// The claim may or may not have taken effect. Claim again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Why a look or a housekeeping call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store is unreachable now. The call may be retried.

@@ -7,11 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use outlast_core::{ConversationId, Seq};
 use tokio::sync::watch;
 
 use crate::contract::{
-    Append, AppendError, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError, Table,
+    Append, AppendError, ClaimError, Document, Fence, InstanceId, Listed, Loaded, Mail, MailId, Newest,
+    Query, Record, Store, StoreError, Table,
 };
 
 mod items;
@@ -30,10 +32,12 @@ pub struct Rates {
     pub append_lost: u32,
     /// The append is reported as unconfirmed, and reaches the store during a later call.
     pub append_late: u32,
-    /// A read, load, get, list, trim or delete fails; nothing is changed.
+    /// A look (read, load, get, list, mail, reply), a trim, a delete or a release fails; nothing is changed.
     pub call_refused: u32,
     /// A claim fails, before or after it has taken effect.
     pub claim_failed: u32,
+    /// Sending mail, renewing the lease or leaving fails, before or after it has taken effect.
+    pub send_failed: u32,
     /// The call takes up to `delay_at_most` longer, before or after it has taken effect.
     pub delayed: u32,
     /// The longest delay, by tokio's clock.
@@ -51,6 +55,9 @@ pub struct Faults {
     pub late_written: u64,
     pub call_refused: u64,
     pub claim_failed: u64,
+    /// See [`Rates::send_failed`].
+    pub send_failed: u64,
+    /// See [`Rates::delayed`].
     pub delayed: u64,
 }
 
@@ -122,6 +129,25 @@ impl FaultyStore {
         }
     }
 
+    /// Makes a call that may fail before or after it has taken effect.
+    async fn either_side(
+        &self,
+        call: impl Future<Output = Result<(), StoreError>>,
+    ) -> Result<(), StoreError> {
+        self.delay().await;
+        self.arrivals().await;
+        let failure = self.lock().fail_send();
+        if let Some(Failure::Before) = failure {
+            return Err(StoreError::Unavailable("fault: request lost".into()));
+        }
+        call.await?;
+        self.delay().await;
+        match failure {
+            Some(_) => Err(StoreError::Unavailable("fault: done, answer lost".into())),
+            None => Ok(()),
+        }
+    }
+
     async fn before_call(&self) -> Result<(), StoreError> {
         self.delay().await;
         self.arrivals().await;
@@ -183,25 +209,65 @@ impl Store for FaultyStore {
         self.inner.list(query).await
     }
 
-    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, StoreError> {
+    fn instance(&self) -> &InstanceId {
+        self.inner.instance()
+    }
+
+    async fn renew(&self, lease: Duration) -> Result<(), StoreError> {
+        self.either_side(self.inner.renew(lease)).await
+    }
+
+    async fn leave(&self) -> Result<(), StoreError> {
+        self.either_side(self.inner.leave()).await
+    }
+
+    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError> {
         self.delay().await;
         self.arrivals().await;
         let failure = self.lock().fail_claim();
         if let Some(Failure::Before) = failure {
-            return Err(StoreError::Unavailable("fault: claim refused".into()));
+            return Err(StoreError::Unavailable("fault: claim refused".into()).into());
         }
         let fence = self.inner.claim(conversation).await?;
         self.delay().await;
         self.arrivals().await;
         match failure {
-            Some(_) => Err(StoreError::Unavailable("fault: claimed, reply lost".into())),
+            Some(_) => Err(StoreError::Unavailable("fault: claimed, answer lost".into()).into()),
             None => Ok(fence),
         }
     }
 
-    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<(), StoreError> {
+    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<bool, StoreError> {
         self.before_call().await?;
         self.inner.release(conversation, fence).await
+    }
+
+    async fn send(&self, mail: Mail) -> Result<(), StoreError> {
+        self.either_side(self.inner.send(mail)).await
+    }
+
+    async fn mail_waiting(&self) -> Result<Vec<ConversationId>, StoreError> {
+        self.before_call().await?;
+        self.inner.mail_waiting().await
+    }
+
+    async fn mail(&self, conversation: &ConversationId) -> Result<Vec<Mail>, StoreError> {
+        self.before_call().await?;
+        self.inner.mail(conversation).await
+    }
+
+    async fn reply(&self, mail: &MailId) -> Result<Option<Bytes>, StoreError> {
+        self.before_call().await?;
+        self.inner.reply(mail).await
+    }
+
+    async fn forget(&self, mail: &MailId) -> Result<(), StoreError> {
+        self.before_call().await?;
+        self.inner.forget(mail).await
+    }
+
+    fn watch_mail(&self) -> watch::Receiver<()> {
+        self.inner.watch_mail()
     }
 
     fn watch(&self, conversation: &ConversationId) -> watch::Receiver<Seq> {
@@ -264,6 +330,14 @@ impl Dice {
             return None;
         }
         self.faults.claim_failed += 1;
+        Some(if self.random.below(2) == 0 { Failure::Before } else { Failure::After })
+    }
+
+    fn fail_send(&mut self) -> Option<Failure> {
+        if !self.strikes(self.rates.send_failed) {
+            return None;
+        }
+        self.faults.send_failed += 1;
         Some(if self.random.below(2) == 0 { Failure::Before } else { Failure::After })
     }
 
@@ -372,6 +446,7 @@ mod tests {
             append_late: 200,
             call_refused: 300,
             claim_failed: 300,
+            send_failed: 300,
             delayed: 300,
             delay_at_most: Duration::from_secs(5),
         };

@@ -6,6 +6,8 @@ mod memory;
 mod open;
 mod sqlite;
 
+mod instances;
+mod mailbox;
 mod owners;
 mod page;
 mod wakes;
@@ -16,8 +18,8 @@ mod faulty;
 pub mod suite;
 
 pub use contract::{
-    Append, AppendError, Change, Document, Fence, Listed, Loaded, Newest, PAGE_BYTES, Query, Record, Store,
-    StoreError, Table,
+    Append, AppendError, Change, ClaimError, Document, Fence, InstanceId, Limit, Listed, Loaded, MAIL_PAGE,
+    Mail, MailId, Newest, PAGE_BYTES, Query, Record, Store, StoreError, Table,
 };
 pub use faulty::{Faults, FaultyStore, Rates};
 pub use items::{Item, ItemQuery, Items, ListedItems, PutError};

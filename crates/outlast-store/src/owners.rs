@@ -35,11 +35,22 @@ impl Owners {
         fence
     }
 
-    /// Removes the owner, unless another one has claimed the conversation since.
-    pub(crate) fn release(&mut self, conversation: &ConversationId, fence: Fence) {
-        if self.by_conversation.get(conversation).is_some_and(|owner| owner.fence == fence) {
+    /// Leaves the conversation without an owner; false if somebody else is it by now.
+    pub(crate) fn release(&mut self, conversation: &ConversationId, fence: Fence) -> bool {
+        let owned = self.by_conversation.get(conversation).is_some_and(|owner| owner.fence == fence);
+        if owned {
             self.by_conversation.remove(conversation);
         }
+        owned
+    }
+
+    pub(crate) fn is_owned(&self, conversation: &ConversationId) -> bool {
+        self.by_conversation.contains_key(conversation)
+    }
+
+    /// Takes ownership of everything away.
+    pub(crate) fn evict_all(&mut self) {
+        self.by_conversation.clear();
     }
 
     /// Removes the owner, whichever it is.

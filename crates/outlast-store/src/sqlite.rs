@@ -11,12 +11,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use outlast_core::{ConversationId, Seq};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::contract::{
-    Append, AppendError, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError, Table,
+    Append, AppendError, ClaimError, Document, Fence, InstanceId, Listed, Loaded, Mail, MailId, Newest,
+    Query, Record, Store, StoreError, Table,
 };
+use crate::mailbox::Mailbox;
 use crate::owners::Owners;
 use crate::page;
 use crate::wakes::Wakes;
@@ -78,6 +81,7 @@ impl Default for Options {
 
 /// Keeps everything in one file. Dropping it waits until the writer has finished.
 pub struct SqliteStore {
+    instance: InstanceId,
     shared: Arc<Shared>,
     readers: Arc<Readers>,
     // `None` only while the store is dropped: first the sender goes, so that the writer ends, then its thread.
@@ -90,7 +94,8 @@ struct Shared {
     ownership: Mutex<Ownership>,
     hot: Mutex<HotIndex>,
     wakes: Wakes,
-    /// The number of the last batch that is finished, committed or not.
+    mailbox: Mailbox,
+    /// The number of the last batch that is over, one way or the other.
     finished: watch::Sender<u64>,
     failed: watch::Sender<bool>,
 }
@@ -126,7 +131,9 @@ impl SqliteStore {
         };
         let writer = writer::start(parts, waiting, Arc::clone(&shared))?;
         let readers = Arc::new(readers);
-        Ok(Self { shared, readers, commands: Some(commands), writer: Some(writer) })
+        // The file's lock keeps every other process out, so there is only one.
+        let instance = InstanceId("sqlite".to_owned());
+        Ok(Self { instance, shared, readers, commands: Some(commands), writer: Some(writer) })
     }
 
     /// Becomes true when the disk has failed. After that nothing is written; reads continue. The process
@@ -147,11 +154,18 @@ impl SqliteStore {
     ) -> Result<(), StoreError> {
         let gone = |_| StoreError::Broken("the storage writer has stopped; restart the server".into());
         let (answer, answered) = oneshot::channel();
-        self.send(command(answer)).await.map_err(gone)?;
+        self.command(command(answer)).await.map_err(gone)?;
         answered.await.map_err(|_| gone(Gone))?
     }
 
-    async fn send(&self, command: Command) -> Result<(), Gone> {
+    /// Returns once every batch up to this one is over.
+    async fn wait_for_batch(&self, judged: u64) -> Result<(), StoreError> {
+        let mut finished = self.shared.finished.subscribe();
+        let waited = finished.wait_for(|finished| *finished >= judged).await;
+        waited.map(|_| ()).map_err(|_| StoreError::Broken("the storage writer has ended, restart".into()))
+    }
+
+    async fn command(&self, command: Command) -> Result<(), Gone> {
         let may_hurry = command.waiting().may_hurry();
         let commands = self.commands.as_ref().expect("set until the store is dropped");
         commands.send(command).await.map_err(|_| Gone)?;
@@ -178,10 +192,10 @@ impl Store for SqliteStore {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
         page::assert_sound(&append);
         let (answer, answered) = oneshot::channel();
-        // If the writer has stopped, this append was certainly not written. It is still reported as unconfirmed,
-        // because retrying cannot help.
-        let gone = |_| AppendError::Unconfirmed("the storage writer has stopped; restart the server".into());
-        self.send(Command::Append { append, answer }).await.map_err(gone)?;
+        // A writer that is gone may have taken earlier appends with it, but surely not this one; still it
+        // is unconfirmed, because trying again cannot help.
+        let gone = |_| AppendError::Unconfirmed("the storage writer has ended, restart".into());
+        self.command(Command::Append { append, answer }).await.map_err(gone)?;
         answered.await.map_err(|_| gone(Gone))?
     }
 
@@ -212,27 +226,75 @@ impl Store for SqliteStore {
     async fn list(&self, query: Query) -> Result<Listed, StoreError> {
         let table = page::check(&query)?;
         let by_due = query.due_by.is_some();
-        let list = move |db: &mut _| documents::list(db, table, &query).map_err(failure::broken);
+        let shared = Arc::clone(&self.shared);
+        let list = move |db: &mut _| {
+            let is_owned = |conversation: &_| shared.ownership().owners.is_owned(conversation);
+            documents::list(db, table, &query, is_owned).map_err(failure::broken)
+        };
         Ok(self.readers.with(list).await?.into_listed(by_due))
     }
 
-    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, StoreError> {
+    fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// Changes nothing: no other instance can open the file, so none can take anything over.
+    async fn renew(&self, _lease: Duration) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn leave(&self) -> Result<(), StoreError> {
+        let judged = {
+            let mut ownership = self.shared.ownership();
+            ownership.owners.evict_all();
+            ownership.judged
+        };
+        self.shared.mailbox.leave(&self.instance);
+        self.wait_for_batch(judged).await
+    }
+
+    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError> {
         let (fence, judged) = {
             let mut ownership = self.shared.ownership();
             (ownership.owners.claim(conversation), ownership.judged)
         };
-        // An append of the previous owner may have passed the fence check and not be committed yet. The new
-        // owner must not read the log before that batch is finished, or the log would change under it.
-        let mut finished = self.shared.finished.subscribe();
-        let waited = finished.wait_for(|finished| *finished >= judged).await;
-        waited
-            .map_err(|_| StoreError::Broken("the storage writer has stopped; restart the server".into()))?;
+        // An append of the former owner may have been judged already and not be committed yet. The new
+        // owner must not look at the log before that is over, or the log would move under it.
+        self.wait_for_batch(judged).await?;
         Ok(fence)
     }
 
-    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<(), StoreError> {
+    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<bool, StoreError> {
         self.shared.ownership().owners.release(conversation, fence);
+        Ok(!self.shared.mailbox.of(conversation, |_| true).is_empty())
+    }
+
+    async fn send(&self, mail: Mail) -> Result<(), StoreError> {
+        self.shared.mailbox.send(&self.instance, mail);
         Ok(())
+    }
+
+    async fn mail_waiting(&self) -> Result<Vec<ConversationId>, StoreError> {
+        let mut waiting = self.shared.mailbox.waiting(|_| true);
+        waiting.retain(|conversation| self.shared.ownership().owners.is_owned(conversation));
+        Ok(waiting)
+    }
+
+    async fn mail(&self, conversation: &ConversationId) -> Result<Vec<Mail>, StoreError> {
+        Ok(self.shared.mailbox.of(conversation, |_| true))
+    }
+
+    async fn reply(&self, mail: &MailId) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.shared.mailbox.reply(mail))
+    }
+
+    async fn forget(&self, mail: &MailId) -> Result<(), StoreError> {
+        self.shared.mailbox.forget(mail);
+        Ok(())
+    }
+
+    fn watch_mail(&self) -> watch::Receiver<()> {
+        self.shared.mailbox.watch()
     }
 
     fn watch(&self, conversation: &ConversationId) -> watch::Receiver<Seq> {
@@ -256,6 +318,7 @@ impl Shared {
             ownership: Mutex::new(Ownership { owners, judged: 0 }),
             hot: Mutex::new(hot),
             wakes: Wakes::default(),
+            mailbox: Mailbox::default(),
             finished: watch::Sender::new(0),
             failed: watch::Sender::new(false),
         }

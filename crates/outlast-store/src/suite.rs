@@ -9,11 +9,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use outlast_core::{ConversationId, Seq, UserId};
 
+use crate::MemoryStore;
 use crate::contract::{Append, Change, Document, Fence, Record, Store, Table};
 
 pub mod appends;
 pub mod documents;
+pub mod instances;
 pub mod items;
+pub mod limits;
+pub mod mail;
 pub mod ownership;
 pub mod reads;
 pub mod removal;
@@ -27,7 +31,10 @@ pub trait Subject: Send {
     /// The caller must not hold the store meanwhile.
     async fn reopen(&mut self);
 
-    /// Whether appended records survive `reopen`.
+    /// Another instance's handle to the same store; `None` where a second process is kept out.
+    async fn another(&self) -> Option<Arc<dyn Store>>;
+
+    /// Whether what was appended is still there after `reopen`.
     fn durable(&self) -> bool;
 
     /// Runs the store's background housekeeping now, if it has any.
@@ -35,7 +42,7 @@ pub trait Subject: Send {
 }
 
 /// The memory store as a subject.
-pub struct Memory(pub Arc<dyn Store>);
+pub struct Memory(pub Arc<MemoryStore>);
 
 #[async_trait]
 impl Subject for Memory {
@@ -44,6 +51,10 @@ impl Subject for Memory {
     }
 
     async fn reopen(&mut self) {}
+
+    async fn another(&self) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(self.0.join("two")))
+    }
 
     fn durable(&self) -> bool {
         false
@@ -108,6 +119,24 @@ macro_rules! conformance {
             conversations_have_separate_owners
             a_claim_never_overlaps_an_append
         );
+        $crate::conformance!(@cases $subject; instances:
+            b1_a_lease_keeps_other_instances_away
+            b8_what_an_expired_instance_held_is_taken_over_and_it_can_write_nothing
+            an_instance_that_leaves_gives_everything_up
+            what_is_due_and_unowned_is_listed
+        );
+        $crate::conformance!(@cases $subject; mail:
+            i19_mail_is_answered_in_the_append_that_carries_it_out
+            a_refused_append_leaves_mail_unanswered
+            sending_the_same_mail_again_changes_nothing
+            a_release_says_whether_mail_waits
+            mail_of_an_instance_that_left_is_not_delivered
+            mail_wakes_both_sides
+        );
+        $crate::conformance!(@cases $subject; limits:
+            b4_an_append_over_a_limit_writes_nothing
+            b4_starts_at_once_never_pass_a_limit_together
+        );
         $crate::conformance!(@cases $subject; removal:
             trim_leaves_a_hole
             trim_may_take_everything
@@ -153,6 +182,8 @@ pub fn append(conversation: &ConversationId, fence: Fence, expected: u64, lines:
         expected: Seq(expected),
         records,
         changes: Vec::new(),
+        replies: Vec::new(),
+        limits: Vec::new(),
     }
 }
 

@@ -215,6 +215,8 @@ impl<'a> Pair<'a> {
                 expected: Seq(expected),
                 records: records.clone(),
                 changes: changes.clone(),
+                replies: Vec::new(),
+                limits: Vec::new(),
             };
             answers.push(match store.append(append).await {
                 Ok(()) => "written".to_owned(),

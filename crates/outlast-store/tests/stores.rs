@@ -74,6 +74,10 @@ impl Subject for Sqlite {
         self.store = Some(Arc::new(SqliteStore::open_with(&self.path, self.options.clone()).unwrap()));
     }
 
+    async fn another(&self) -> Option<Arc<dyn Store>> {
+        None
+    }
+
     fn durable(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! The command `outlast`: reads the settings, opens the store, and serves until it is told to stop.
+//! The command `outlast`: reads the settings, opens the store, and serves until it is stopped.
 
 mod auth;
 mod config;
@@ -19,10 +19,10 @@ use crate::auth::{Auth, KeysCommand};
 use crate::config::{Config, Sources};
 use crate::server::Server;
 
-/// The server did not start: a setting, the store or the address is wrong. Also what clap exits with.
+/// The exit code if a setting, the store or the address prevents the start. Clap uses the same code.
 const DID_NOT_START: u8 = 2;
 
-/// A server that owns AI generations: they finish whatever clients do.
+/// A server that owns AI generations: they finish even if clients disconnect.
 #[derive(Parser)]
 #[command(version, about, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -98,7 +98,7 @@ fn main() -> ExitCode {
         Ok(filter) => EnvFilter::try_new(filter),
         Err(_) => EnvFilter::try_new("info"),
     };
-    let filter = match filter.context("OUTLAST_LOG cannot be used") {
+    let filter = match filter.context("OUTLAST_LOG is invalid") {
         Ok(filter) => filter,
         Err(error) => return failed(&error, DID_NOT_START),
     };

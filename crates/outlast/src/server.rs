@@ -1,4 +1,4 @@
-//! The process around the engine: starts, serves, removes old events, and stops in order.
+//! Runs the engine as a server: starts, serves, removes old events, and stops in order.
 
 mod connections;
 mod pace;
@@ -19,10 +19,10 @@ use connections::Doors;
 
 /// How long open connections may take to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often old events are looked for.
+/// How often old events are removed.
 const TRIM_EVERY: Duration = Duration::from_secs(60 * 60);
 
-/// A server that is ready: it listens, and unfinished work goes on.
+/// A server that is ready: it listens, and has resumed unfinished generations.
 pub(crate) struct Server {
     engine: Engine,
     opened: Opened,
@@ -43,7 +43,7 @@ impl Server {
         let listen = config.server.listen;
         let listener = connections::bind(listen)
             .with_context(|| format!("cannot listen on {listen}; choose another address with --listen"))?;
-        let recovered = engine.take_up().await.context("cannot look for unfinished generations")?;
+        let recovered = engine.take_up().await.context("cannot list unfinished generations")?;
         let connections = TaskTracker::new();
         let hosts = config.server.allowed_hosts.clone();
         let hosts = if listen.ip().is_loopback() { hosts } else { hosts.with_any_address() };
@@ -71,7 +71,7 @@ impl Server {
         Ok(Server { engine, opened, listener, connections, connections_limit, app })
     }
 
-    /// Serves until the process is told to stop or the store fails.
+    /// Serves until the process is stopped or the store fails.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let Server { engine, opened, listener, connections, connections_limit, app } = self;
         let doors = Doors {
@@ -127,7 +127,7 @@ async fn trim_regularly(engine: Engine) {
         match engine.trim().await {
             Ok(0) => {}
             Ok(generations) => tracing::info!(generations, "removed events past their retention"),
-            Err(error) => tracing::warn!(%error, "cannot remove old events; will try again"),
+            Err(error) => tracing::warn!(%error, "cannot remove old events; will retry"),
         }
         tokio::time::sleep(TRIM_EVERY).await;
     }

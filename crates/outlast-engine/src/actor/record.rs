@@ -7,6 +7,7 @@ use outlast_core::{
 use outlast_store::{Change, Record, fault};
 
 use super::{Actor, STORE_WAIT, UNFOLDED_BYTES_MIN, UNFOLDED_TIMES_MIN, UNSAVED_BYTES_MAX};
+use crate::call::Call;
 use crate::documents::{Folded, to_changes};
 use crate::feed::Batch;
 use crate::journal::RecordError;
@@ -30,9 +31,11 @@ impl Actor {
         }
         let unfolded = self.unfolded + size(&records);
         if streams && !is_long(unfolded, self.folded) {
-            self.journal.append(&records, Vec::new()).await?;
+            self.append(&records, Vec::new()).await?;
             fault::point("record.durable");
-            state.apply_all(&entries);
+            if let Some(state) = &mut self.state {
+                state.apply_all(&entries);
+            }
             self.unfolded = unfolded;
         } else {
             let mut after = state.clone();
@@ -63,7 +66,7 @@ impl Actor {
         let says_due =
             folds || changes.iter().any(|change| matches!(change, DocumentChange::Conversation(_)));
         let Folded { changes, size } = to_changes(after, changes, due, folds);
-        self.journal.append(records, changes).await?;
+        self.append(records, changes).await?;
         if says_due {
             self.stored_due = due.map(|due| due.0);
         }
@@ -131,7 +134,13 @@ impl Actor {
 
     /// Changes documents without an event.
     pub(super) async fn put(&mut self, change: Change) -> Result<(), RecordError> {
-        self.journal.append(&[], vec![change]).await
+        self.append(&[], vec![change]).await
+    }
+
+    /// Appends, and meanwhile gathers what the model says.
+    async fn append(&mut self, records: &[Record], changes: Vec<Change>) -> Result<(), RecordError> {
+        let Actor { journal, call, .. } = self;
+        Call::gather_during(call.as_mut(), journal.append(records, changes)).await
     }
 }
 

@@ -163,6 +163,7 @@ impl World {
             append_late: harsh,
             call_refused: harsh,
             claim_failed: harsh,
+            send_failed: harsh,
             delayed: 200,
             delay_at_most: Duration::from_millis(30),
         }

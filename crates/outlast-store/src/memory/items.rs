@@ -16,7 +16,7 @@ pub(super) type KeptItems = BTreeMap<(String, String), Item>;
 #[async_trait]
 impl Items for MemoryStore {
     async fn put_item(&self, item: Item) -> Result<u64, PutError> {
-        let mut kept = self.items.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.shared.items.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (item.kind.clone(), item.id.clone());
         let stored = kept.get(&key).map_or(0, |item| item.version);
         if stored != item.version {
@@ -28,12 +28,12 @@ impl Items for MemoryStore {
     }
 
     async fn get_item(&self, kind: &str, id: &str) -> Result<Option<Item>, StoreError> {
-        let kept = self.items.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.shared.items.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(kept.get(&(kind.to_owned(), id.to_owned())).cloned())
     }
 
     async fn list_items(&self, query: ItemQuery) -> Result<ListedItems, StoreError> {
-        let kept = self.items.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.shared.items.lock().unwrap_or_else(PoisonError::into_inner);
         let mut matching: Vec<&Item> = kept.values().filter(|item| matches(item, &query)).collect();
         match query.due_by {
             Some(_) => matching.sort_by_key(|item| (item.due, &item.id)),
@@ -49,7 +49,7 @@ impl Items for MemoryStore {
     }
 
     async fn remove_item(&self, kind: &str, id: &str) -> Result<bool, StoreError> {
-        let mut kept = self.items.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.shared.items.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(kept.remove(&(kind.to_owned(), id.to_owned())).is_some())
     }
 }

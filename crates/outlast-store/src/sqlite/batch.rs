@@ -68,7 +68,7 @@ impl Writer {
             match self.write(&judged.accepted) {
                 Ok(()) => break (judged, Ok(())),
                 Err(NotWritten::Failed(failure)) => break (judged, Err(failure)),
-                // A bug in that caller, so it is rare. The others are checked again without it.
+                // Rare, a full limit or a bug in the caller: the others are judged again without it.
                 Err(NotWritten::Wrong { append, why }) => {
                     judged.accepted.remove(append).answer(Err(why));
                     waiting.extend(judged.accepted);
@@ -82,6 +82,8 @@ impl Writer {
                 let Append { conversation, fence, .. } = &one.append;
                 ownership.owners.advance(conversation, *fence, judged.ends[conversation]);
             }
+            drop(ownership);
+            judged.accepted.iter().for_each(|one| self.shared.mailbox.answer(&one.append.replies));
         }
         // Claims wait for this: from here on, no append of a previous owner can change the log.
         self.shared.finished.send_replace(number);
@@ -161,6 +163,13 @@ impl Writer {
                 for change in &one.append.changes {
                     if !documents::apply(tx, change)? {
                         let why = page::no_state_to_keep(one.append.conversation.as_str());
+                        wrong = Some(NotWritten::Wrong { append, why });
+                        return Err(rusqlite::Error::StatementChangedRows(0));
+                    }
+                }
+                for (limit, judged) in one.append.limits.iter().enumerate() {
+                    if documents::exceeds(tx, judged)? {
+                        let why = AppendError::OverLimit { limit };
                         wrong = Some(NotWritten::Wrong { append, why });
                         return Err(rusqlite::Error::StatementChangedRows(0));
                     }

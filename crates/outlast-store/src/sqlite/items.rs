@@ -95,7 +95,7 @@ impl Items for SqliteStore {
     async fn put_item(&self, item: Item) -> Result<u64, PutError> {
         let gone = || PutError::Unconfirmed("the storage writer has ended, restart".into());
         let (answer, answered) = oneshot::channel();
-        self.send(Command::Item(ItemWrite::Put { item, answer })).await.map_err(|_| gone())?;
+        self.command(Command::Item(ItemWrite::Put { item, answer })).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 
@@ -112,7 +112,7 @@ impl Items for SqliteStore {
         let gone = || StoreError::Broken("the storage writer has ended, restart".into());
         let (answer, answered) = oneshot::channel();
         let (kind, id) = (kind.to_owned(), id.to_owned());
-        self.send(Command::Item(ItemWrite::Remove { kind, id, answer })).await.map_err(|_| gone())?;
+        self.command(Command::Item(ItemWrite::Remove { kind, id, answer })).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 }

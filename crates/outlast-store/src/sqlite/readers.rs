@@ -106,7 +106,7 @@ pub(super) fn load(
             max_bytes: newest.max_bytes,
             ..Query::default()
         };
-        let page = documents::list(&look.tx, Table::Messages, &query).map_err(broken)?;
+        let page = documents::list(&look.tx, Table::Messages, &query, |_| false).map_err(broken)?;
         let (messages, more_messages) = page.into_ascending();
         let last = settled_last.max(hot_last);
         return Ok(Some(Loaded { conversation: document, messages, more_messages, records, last }));

@@ -1,4 +1,4 @@
-//! Around the API: health, what this server offers, and the description of the API itself.
+//! Health checks, capabilities, the list of models, and the OpenAPI document.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -93,13 +93,13 @@ struct Capabilities {
     /// Where tools run.
     #[schema(value_type = String)]
     sandbox: &'static str,
-    /// The server tells somebody who is not watching that a generation ended.
+    /// The server notifies users who are not watching when a generation ends.
     notifications: bool,
 }
 
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
-#[allow(dead_code)] // only its schema is used; the engine says which by name
+#[allow(dead_code)] // only its schema is used; the engine returns the name
 enum Durability {
     Commit,
     Debounce,
@@ -138,7 +138,7 @@ struct ModelList {
     data: Vec<Model>,
 }
 
-/// As OpenAI's libraries expect it. The settings do not say when a model was created.
+/// As OpenAI's libraries expect it. `created` is not known.
 #[derive(Serialize, ToSchema)]
 struct Model {
     id: String,

@@ -1,5 +1,5 @@
-//! OpenAI's chat completions over durable generations: every answer is a generation like any other, and a
-//! client that disconnects finds it again as a job.
+//! OpenAI's chat completions on top of durable generations: every answer is a generation like any other, and a
+//! client that was disconnected can find it as a job.
 
 mod body;
 mod chunks;
@@ -35,9 +35,9 @@ struct StartedJob {
     status: JobStatus,
 }
 
-/// A frame of a stream of chunks, as SSE parsers hand it on.
+/// A frame of a stream of chunks, as SSE parsers return it.
 #[derive(ToSchema)]
-#[allow(dead_code)] // only its schema is used: `chunks` writes the bytes
+#[allow(dead_code)] // only its schema is used; `chunks` writes the bytes
 struct ChunkFrame {
     /// A chunk of OpenAI's API, or `[DONE]`.
     data: String,
@@ -46,8 +46,7 @@ struct ChunkFrame {
 /// Create a chat completion
 ///
 /// OpenAI's chat completions. The answer is durable and continues if the client disconnects. With
-/// `background: true` the response comes at once and names the job. Options that no upstream may be given are
-/// refused.
+/// `background: true` the response is sent at once and names the job. Unsupported options are refused.
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "createChatCompletion", tag = "Jobs",
     security(("key" = ["write"])),
     responses(
@@ -104,7 +103,7 @@ async fn complete(
     Ok(with_names(response.unwrap_or_else(problem), &started)?)
 }
 
-/// What is stored of the prompt must be readable again.
+/// What is stored of the prompt must not be nested too deep to be read again.
 fn check_depth(request: &StartRequest) -> Result<(), Problem> {
     let Some(prompt) = &request.brief.prompt else { return Ok(()) };
     let inputs = prompt.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
@@ -142,7 +141,7 @@ fn with_names(mut response: Response, started: &Started) -> Result<Response, Eng
     Ok(response)
 }
 
-/// Whether nothing more comes without a person: the generation has ended, or was interrupted.
+/// Whether nothing more happens without a person: the generation has ended or was interrupted.
 fn is_settled(status: GenerationStatus) -> bool {
     status == GenerationStatus::Interrupted || !status.is_live()
 }

@@ -16,7 +16,7 @@ use super::free::{Metadata, Title};
 use super::query::{PageQuery, Query, Whole, limit};
 use super::streamed::StreamedJson;
 
-/// Messages of a view or page: by default more than a screen shows.
+/// The default number of messages in a view or page: more than a screen shows.
 pub(crate) const MESSAGES_USUAL: usize = 200;
 const MESSAGES_MAX: usize = 1_000;
 
@@ -32,12 +32,12 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 pub(crate) struct CreateConversation {
     title: Option<Title>,
     metadata: Option<Metadata>,
-    /// Idempotency key: repeating the request creates nothing twice.
+    /// Idempotency key: repeating the request creates nothing new.
     #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
 }
 
-/// What is absent stays as it is.
+/// Absent fields are left unchanged.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ConversationChange {
@@ -176,7 +176,7 @@ async fn update(
     Json(body): Json<ConversationChange>,
 ) -> Result<axum::Json<ConversationDocument>, Problem> {
     let id = caller.engine().thread(caller.user(), id.as_str()).await?;
-    request_id(&HeaderMap::new(), body.request_id)?; // checked, not kept: setting the same twice is harmless
+    request_id(&HeaderMap::new(), body.request_id)?; // checked but not stored: repeating the request is harmless
     let title = body.title.map(|title| title.map(|Title(title)| title));
     let metadata = body.metadata.map(|metadata| metadata.map_or(Value::Null, Value::from));
     caller.engine().update_conversation(caller.user(), &id, title, metadata).await?;

@@ -1,4 +1,4 @@
-//! Every refusal and failure as a response. Status codes live here and nowhere else.
+//! Turns every refusal and failure into a response. All status codes are in this file.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -12,10 +12,10 @@ use crate::auth::{AuthError, Scope};
 
 use super::problem::{About, Code, CompletionProblemDocument, ErrorObject, ProblemCode, ProblemDocument};
 
-/// How long a client should wait when a limit was reached. Most generations take longer; most bursts do not.
+/// How long a client should wait when a limit was reached. Most bursts are over by then.
 const RETRY_AFTER_SECONDS: u32 = 2;
 
-/// How much of what a client sent a refusal may repeat: one line.
+/// How much of a request a refusal may repeat: one line.
 const ECHO_CHARS_MAX: usize = 200;
 
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, "the server is shutting down")
     }
 
-    /// The body of a chat completion is wrong. OpenAI's API responds 400 where the native one responds 422.
+    /// A field of a chat completion is wrong. OpenAI's API uses 400 where the native one uses 422.
     pub(crate) fn wrong(field: &str, detail: impl std::fmt::Display) -> Problem {
         Problem::invalid(field, detail).into_wrong()
     }
@@ -107,7 +107,7 @@ impl Problem {
         self
     }
 
-    /// What was sent of an answer is withdrawn, which a stream of OpenAI's chunks cannot say.
+    /// The text sent so far is withdrawn, which OpenAI's chunks cannot express.
     pub(crate) fn retracted(job: &GenerationId) -> Problem {
         let detail = "what was sent so far has been withdrawn and the answer is being restarted";
         Problem::new(StatusCode::CONFLICT, ProblemCode::AttemptRetracted, detail).left_alone(job)
@@ -119,7 +119,7 @@ impl Problem {
         Problem { detail, ..self }.with(|about| about.job_id = Some(job.to_string()))
     }
 
-    /// Why a generation that has ended, or waits for a person, has no answer to give.
+    /// Why a generation that has ended, or waits for a person, has no answer.
     pub(crate) fn without_answer(document: &GenerationDocument) -> Problem {
         let reason = document.end_reason.clone().unwrap_or_default();
         let problem = match document.status {
@@ -262,8 +262,8 @@ impl Problem {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if self.status == StatusCode::PAYLOAD_TOO_LARGE {
-            // The rest of the body is not read, so nothing can follow it on this connection. A client that
-            // is not told would send its next request there and lose it.
+            // The rest of the body is not read, so this connection cannot be reused. Without this header a client
+            // would send its next request on it and lose the request.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -376,7 +376,7 @@ fn unavailable(detail: &str) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::StoreUnavailable, detail)
 }
 
-/// The log has the details; a client can do nothing with them.
+/// The details are logged, because a client can do nothing with them.
 fn broken(detail: &str) -> Problem {
     tracing::error!(detail, "stored data cannot be read");
     let told = "the server cannot read its stored data; its log says why";

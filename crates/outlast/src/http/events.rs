@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
 use outlast_core::{ConversationId, ConversationView, Entry, GenerationId, RequestId, Seq, Timestamp};
-use outlast_engine::{Batch, EngineError, EventStream, Frame, Snapshot};
+use outlast_engine::{Batch, EventStream, Frame, Snapshot};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -26,7 +26,7 @@ use super::streamed::{StreamedJson, json_pieces};
 
 /// A comment, which clients ignore and proxies take for traffic.
 pub(crate) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
-/// Events on a page by default, and at most. Bytes limit a page too.
+/// The default and the maximum number of events on a page. Its size is limited too.
 const EVENTS_USUAL: usize = 100;
 const EVENTS_MOST: usize = 1_000;
 
@@ -44,7 +44,7 @@ pub(crate) struct EventsQuery {
     #[serde(default)]
     #[param(default = "sse", required = false)]
     format: Format,
-    /// Events of a page at most; more than 1000 means 1000.
+    /// The maximum number of events on a page; more than 1000 means 1000.
     #[param(value_type = Option<u64>, minimum = 1, default = 100)]
     limit: Option<Whole>,
 }
@@ -127,7 +127,7 @@ fn cursor(headers: &HeaderMap, after: Option<Whole>) -> Result<Option<Seq>, Prob
     Ok(after.or(last).map(|Whole(seq)| Seq(seq)))
 }
 
-/// The events are the bytes of the log, as in every stream.
+/// The events have the same bytes as in the log and in every stream.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventPage<'a> {
@@ -146,9 +146,15 @@ async fn page(
     limit: usize,
 ) -> Result<Response, Problem> {
     let page = caller.engine().events(caller.user(), id, after, limit).await?;
-    let lines = page.records.iter().map(|record| serde_json::from_slice(&record.bytes));
-    let data: Result<Vec<&RawValue>, _> = lines.collect();
-    let data = data.map_err(|error| EngineError::Broken(error.to_string()))?;
+    let mut data: Vec<&RawValue> = Vec::with_capacity(page.records.len());
+    for record in &page.records {
+        match serde_json::from_slice(&record.bytes) {
+            Ok(line) => data.push(line),
+            Err(error) => {
+                tracing::error!(generation = %id, seq = record.seq.0, %error, "skipped a line of a log");
+            }
+        }
+    }
     Ok(StreamedJson(EventPage { data, next_after: page.after, ended: page.ended }).into_response())
 }
 
@@ -176,10 +182,10 @@ fn frames(events: EventStream, principal: Principal) -> impl Stream<Item = Resul
     })
 }
 
-/// A frame of a stream, as SSE parsers hand it on.
+/// A frame of a stream, as SSE parsers return it.
 #[derive(ToSchema)]
 #[schema(as = EventFrame)]
-#[allow(dead_code)] // only its schema is used: `encode` writes the bytes of the log
+#[allow(dead_code)] // only its schema is used; `encode` writes the bytes of the log
 pub(crate) struct FrameSchema {
     /// The event's seq.
     id: String,
@@ -191,7 +197,7 @@ pub(crate) struct FrameSchema {
 }
 
 fn encode(batch: &Batch) -> Bytes {
-    /// More than `id`, `event` and `data` take.
+    /// More than `id:`, `event:`, `data:` and the line ends of a frame need.
     const FRAMING: usize = 64;
     let size = batch.records().iter().map(|record| record.bytes.len() + FRAMING).sum();
     let mut out = Vec::with_capacity(size);
@@ -216,10 +222,10 @@ fn encode_snapshot(snapshot: &Snapshot) -> Vec<Bytes> {
     pieces
 }
 
-/// A view as an event. It is not in the log: it stands for all events up to its seq.
+/// A view in the form of an event. It is not in the log; it replaces all events up to its seq.
 #[derive(ToSchema)]
 #[schema(as = SnapshotEvent, rename_all = "camelCase")]
-#[allow(dead_code)] // only its schema is used: the engine has the struct that is sent
+#[allow(dead_code)] // only its schema is used; the engine has the struct that is sent
 pub(crate) struct SnapshotSchema {
     seq: Seq,
     ts: Timestamp,
@@ -239,10 +245,10 @@ enum SnapshotType {
     Snapshot,
 }
 
-/// What a stream carries: the events of the log, or a snapshot in place of those that it leaves out.
+/// What a stream contains: the events of the log, or a snapshot that replaces some of them.
 #[derive(ToSchema)]
 #[serde(untagged)]
-#[allow(dead_code)] // only its schema is used: the bytes of the log are sent as they are
+#[allow(dead_code)] // only its schema is used; the bytes of the log are sent unchanged
 pub(crate) enum StreamEvent {
     Event(Box<Entry>),
     Snapshot(Box<SnapshotSchema>),

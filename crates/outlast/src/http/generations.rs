@@ -42,7 +42,7 @@ pub(crate) struct StartBody {
     content: Content,
     /// One of `GET /v1/models`.
     model: Option<String>,
-    /// Idempotency key: repeating the request does nothing twice.
+    /// Idempotency key: repeating the request starts nothing new.
     #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
     #[serde(default)]
@@ -57,7 +57,7 @@ pub(crate) struct StartBody {
     producer: Option<Producer>,
 }
 
-/// What the user says. It must not be blank.
+/// The user's message. It must not be blank.
 #[derive(Deserialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = Content)]
@@ -147,7 +147,7 @@ impl StartBody {
     }
 }
 
-/// The generation that the request started, now or when it came first.
+/// The generation that this request, or the same request earlier, started.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StartedGeneration {
@@ -200,13 +200,13 @@ pub(crate) struct GenerationPage {
 
 /// Start a generation
 ///
-/// The user's message is durable before the response is sent. The generation continues whatever the client
-/// does. With a request id the call can be repeated safely, even when it creates a conversation.
+/// The user's message is durable before the response is sent. The generation continues even if the client
+/// disconnects. With a request id the call can be repeated safely, even when it creates a conversation.
 #[utoipa::path(post, path = "/v1/generations", operation_id = "startGeneration", tag = "Generations",
     security(("key" = ["write"])),
     responses(
         (status = 202, body = StartedGeneration, description = "Started, now or by an earlier request with the same id."),
-        (status = 404, description = "`not_found`: no such conversation."),
+        (status = 404, description = "`not_found`: the conversation does not exist."),
         (status = 409, description = "`conversation_busy` or `idempotency_conflict`."),
         (status = 429, description = "`limit_reached`."),
     ))]
@@ -262,7 +262,7 @@ async fn list(
 
 /// Cancel a generation
 ///
-/// The first cancel wins; a later one is told how the generation ended. Partial content is kept.
+/// The first cancel wins; a later one returns how the generation ended. Partial content is kept.
 #[utoipa::path(post, path = "/v1/generations/{id}/cancel", operation_id = "cancelGeneration", tag = "Generations",
     security(("key" = ["write"])),
     responses((status = 200, body = Outcome, description = "How the generation ended.")))]
@@ -318,7 +318,7 @@ async fn dismiss(
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = RetryGeneration)]
 pub(crate) struct RetryBody {
-    /// `retry` drops the partial answer, `continue` keeps it.
+    /// `retry` withdraws the partial answer, `continue` keeps it.
     #[serde(default = "RetryBody::usual")]
     mode: RetryMode,
     #[schema(min_length = 1, max_length = 200)]

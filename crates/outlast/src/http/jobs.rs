@@ -1,4 +1,4 @@
-//! Jobs: generations as clients of background completions know them. A job's id is its generation's.
+//! Jobs: generations as clients of background completions see them. A job has its generation's id.
 
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -77,7 +77,7 @@ impl From<GenerationStatus> for JobStatus {
             GenerationStatus::Completed => JobStatus::Complete,
             GenerationStatus::Cancelled => JobStatus::Aborted,
             live if live.is_live() => JobStatus::Streaming,
-            // Whatever else is over must not look as if more would come.
+            // Any other ended job must not look as if it were still running.
             _ => JobStatus::Error,
         }
     }

@@ -1,4 +1,4 @@
-//! The native API over HTTP. Handlers translate; they never decide.
+//! The HTTP API. Handlers only translate between HTTP and the engine.
 
 mod app;
 mod approvals;
@@ -77,7 +77,7 @@ impl App {
         &self.0.auth
     }
 
-    /// From now on `/readyz` says no.
+    /// From now on `/readyz` returns 503.
     pub(crate) fn drain(&self) {
         self.0.draining.store(true, Ordering::SeqCst);
     }
@@ -97,8 +97,8 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// What a connection beyond `limits.connections` gets. The process is alive, and whoever restarts it when it
-/// is not must hear that.
+/// The responses on a connection beyond `limits.connections`. `/healthz` still works there, so that a supervisor
+/// does not restart a busy server.
 pub(crate) fn full() -> Router {
     Router::new()
         .route("/healthz", axum::routing::get(around::alive))
@@ -106,7 +106,7 @@ pub(crate) fn full() -> Router {
         .layer(from_fn(guard::headers))
 }
 
-/// Every route with its description. A handler's own file registers both together.
+/// Every route with its description, which are registered together in the handler's file.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::frame())
         .merge(around::router())

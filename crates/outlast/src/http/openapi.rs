@@ -1,5 +1,4 @@
-//! The OpenAPI document. Handlers describe themselves; this file adds what holds for all of them, so that no
-//! handler has to repeat it.
+//! The OpenAPI document. Handlers describe themselves; this file adds what is common to all of them.
 
 use std::sync::LazyLock;
 
@@ -42,8 +41,8 @@ pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
         (name = "Conversations", description = "Conversations and their messages."),
         (name = "Events", description = "Follow what happens, by SSE, polling or WebSocket."),
         (name = "Approvals", description = "Decide about tool calls."),
-        (name = "Workers", description = "Produce answers elsewhere."),
-        (name = "Jobs", description = "Chat completions, also in the background."),
+        (name = "Workers", description = "Produce answers outside the server."),
+        (name = "Jobs", description = "Chat completions, in the foreground or in the background."),
         (name = "Users", description = "Log in from a browser."),
         (name = "Server", description = "Health, capabilities, models."),
     ),
@@ -87,7 +86,7 @@ fn security(operation: &mut Operation) {
     }
 }
 
-/// The fields of an enum's variants: utoipa does not know serde's `rename_all_fields`.
+/// Renames the fields of enum variants, because utoipa ignores serde's `rename_all_fields`.
 fn camel_case(schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::OneOf(one)) => one.items.iter_mut().for_each(camel_case),
@@ -112,7 +111,7 @@ fn camel(name: &str) -> String {
     })
 }
 
-/// No fields beside those of the variants: utoipa does not know serde's `deny_unknown_fields` for them.
+/// Allows no other fields in enum variants, because utoipa ignores serde's `deny_unknown_fields` there.
 fn close(schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::OneOf(one)) => one.items.iter_mut().for_each(close),
@@ -123,7 +122,7 @@ fn close(schema: &mut RefOr<Schema>) {
     }
 }
 
-/// An empty body stands for an object without fields.
+/// Whether the body is required; an empty body counts as an empty object.
 fn needs_fields(body: &RequestBody, components: &Components) -> bool {
     let content = body.content.values().find_map(|content| match content {
         RefOr::T(content) => content.schema.as_ref(),
@@ -148,7 +147,7 @@ fn operations(item: &mut PathItem) -> Vec<(&'static str, &mut Operation)> {
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?))).collect()
 }
 
-/// The ids in the path, and the headers that a whole class of routes understands.
+/// The ids in the path, and the headers that many routes accept.
 fn parameters(path: &str, method: &str, operation: &mut Operation) {
     let streams = operation.responses.responses.values().any(|response| match response {
         RefOr::T(response) => response.content.contains_key("text/event-stream"),
@@ -182,7 +181,7 @@ fn idempotency_key() -> Parameter {
     ParameterBuilder::new()
         .name("Idempotency-Key")
         .parameter_in(ParameterIn::Header)
-        .description(Some("The same as `requestId` in a body, which wins. Repeating it does nothing twice."))
+        .description(Some("The same as `requestId` in the body, which takes precedence. Repeating a request does nothing twice."))
         .schema(Some(schema))
         .build()
 }
@@ -195,12 +194,12 @@ fn last_event_id() -> Parameter {
     ParameterBuilder::new()
         .name("Last-Event-ID")
         .parameter_in(ParameterIn::Header)
-        .description(Some("The same as `after`, as browsers send it when they reconnect."))
+        .description(Some("The same as `after`; browsers send it when they reconnect."))
         .schema(Some(schema))
         .build()
 }
 
-/// Problems that every route of a kind can respond with, and the document that all of them carry.
+/// The problems that every route of a kind can return, and their document.
 fn problems(path: &str, operation: &mut Operation) {
     let mut common = vec![("403", "`foreign_origin`, or `forbidden`: the key lacks a scope.")];
     if operation.security.is_some() {

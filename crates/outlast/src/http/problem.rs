@@ -1,4 +1,4 @@
-//! Problem documents (RFC 9457) as clients read them: the fields, and what each code means.
+//! Problem documents (RFC 9457): their fields, and what each code means.
 
 use outlast_core::GenerationStatus;
 use serde::Serialize;
@@ -117,7 +117,7 @@ pub(crate) enum Code {
     OfGeneration(String),
 }
 
-// By hand: a derived schema would say that exactly one of the two fits.
+// Written by hand, because a derived schema would require that exactly one of the two matches.
 impl PartialSchema for Code {
     fn schema() -> RefOr<Schema> {
         let known = Ref::from_schema_name(ProblemCode::name());

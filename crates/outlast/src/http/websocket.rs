@@ -1,4 +1,4 @@
-//! The WebSocket of a conversation: the same events as in every stream one way, commands the other way.
+//! The WebSocket of a conversation: the same events as in every stream, and commands from the client.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,10 +27,9 @@ use super::generations::{Outcome, StartBody, StartedGeneration};
 
 /// A client must send `hello` within this time, or the connection is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// A client that takes nothing for this long is dropped. It can come back with its position.
+/// A client that reads nothing for this long is dropped. It can reconnect with its position.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a client may send.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Frame {
@@ -70,11 +69,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Connect by WebSocket
 ///
-/// The same events as everywhere, and commands in return. PROTOCOL.md describes the frames.
+/// The same events as in the other streams, and commands from the client. PROTOCOL.md describes the frames.
 #[utoipa::path(get, path = "/v1/conversations/{id}/ws", operation_id = "connectConversation", tag = "Events",
     security(("key" = ["read"])),
     responses(
-        (status = 101, description = "Speaks WebSocket from here on."),
+        (status = 101, description = "Switching to the WebSocket protocol."),
         (status = 400, description = "`invalid_request`: not a WebSocket handshake."),
     ))]
 async fn connect(
@@ -112,9 +111,9 @@ struct Session {
     socket: WebSocket,
 }
 
-/// Why a session is over.
+/// Why a session ended.
 enum Gone {
-    /// The client went away, stalled, or broke the protocol; or the conversation cannot be read.
+    /// The client disconnected, stalled, or violated the protocol; or the conversation cannot be read.
     Client,
     /// The server is stopping.
     Stopping,
@@ -136,7 +135,7 @@ impl Session {
                     Some(Ok(message)) => self.receive(message).await?,
                     Some(Err(_)) | None => return Err(Gone::Client),
                 },
-                // One by one: a cancel must not wait behind a page of events on a slow line.
+                // One by one, so that a cancel need not wait behind a page of events on a slow connection.
                 Some(record) = async { unsent.pop_front() } => self.pass_on(record, unsent.is_empty()).await?,
                 next = events.next() => match next {
                     Ok(EventFrame::Events(batch)) => unsent.extend(batch.records().iter().cloned()),
@@ -149,7 +148,7 @@ impl Session {
         }
     }
 
-    /// Sends an event as the log has it. The socket is flushed with the last one of a batch.
+    /// Sends an event with the bytes of the log. The socket is flushed after the last one of a batch.
     async fn pass_on(&mut self, record: Record, last: bool) -> Result<(), Gone> {
         let text = Utf8Bytes::try_from(record.bytes).map_err(|_| Gone::Client)?;
         if last {
@@ -190,7 +189,7 @@ impl Session {
         }
     }
 
-    /// The events after a position. One after the end of the log gets a snapshot, as if none had been given.
+    /// The events after a position. A position after the end of the log is treated like none: it gets a snapshot.
     async fn follow(&mut self, after: Option<Seq>) -> Result<EventStream, Gone> {
         let (engine, user) = (self.caller.engine(), self.caller.user());
         let mut events = engine.stream_conversation(user, &self.id, after).await;
@@ -202,7 +201,7 @@ impl Session {
 
     async fn send_snapshot(&mut self, snapshot: Box<Snapshot>) -> Result<(), Gone> {
         let text = serde_json::to_string(&snapshot).map_err(|_| Gone::Client)?;
-        drop(snapshot); // a slow client holds the text alone
+        drop(snapshot); // for a slow client, only the encoded text stays in memory
         self.send(text).await
     }
 
@@ -249,7 +248,7 @@ impl Session {
                     "payload": Outcome::from(cancelled),
                 }))
             }
-            // Scripts in a browser never see the protocol's own pings; they can use this one.
+            // Scripts in a browser cannot see the pings of the WebSocket protocol, so they can use this one.
             "ping" => Ok(json!({"type": "pong", "requestId": frame.request_id})),
             "hello" => Err(Problem::invalid("type", "hello was already received; reconnect to send another")),
             "approval.submit" => {

@@ -1,4 +1,4 @@
-//! Workers: claim a generation, append to it, say that they are alive.
+//! Workers: claim a generation, append to it, send heartbeats.
 
 use axum::http::HeaderMap;
 use outlast_core::{Approval, GenerationId, GenerationStatus, Piece, Seq, TextKind, ToolStream, WorkerEnd};
@@ -15,7 +15,7 @@ use super::error::Problem;
 use super::free::{Free, ToolUseId};
 use super::query::Whole;
 
-/// Events in one batch: a worker with more should send more often.
+/// The maximum number of events in one batch. A worker with more should send more often.
 const BATCH_EVENTS_MAX: usize = 1_000;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -26,7 +26,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = Claim)]
 pub(crate) struct ClaimBody {
-    /// Whether what the previous worker appended stays.
+    /// Whether what the previous worker appended is kept.
     #[serde(default = "yes")]
     keep: bool,
     #[schema(min_length = 1, max_length = 200)]
@@ -161,7 +161,7 @@ fn producer_failed() -> String {
     "producer_failed".to_owned()
 }
 
-/// Where a worker stands.
+/// The state of a worker.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WorkerState {
@@ -174,7 +174,7 @@ pub(crate) struct WorkerState {
     /// The worker's last event: what the next batch must expect.
     last_seq: Seq,
     status: GenerationStatus,
-    /// What a person was asked, and what they decided.
+    /// The questions to a person, and the decisions.
     approvals: Vec<Approval>,
 }
 
@@ -247,7 +247,7 @@ async fn append(
     Ok(axum::Json(caller.engine().produce(caller.user(), &id, batch).await?.into()))
 }
 
-/// Every POST may carry a request id. Here it does nothing: epoch and position say better what came before.
+/// Every POST may have a request id. Here it has no effect, because epoch and position already identify a batch.
 fn check_request_id(headers: &HeaderMap, id: Option<String>) -> Result<(), Problem> {
     request_id(headers, id).map(|_| ())
 }

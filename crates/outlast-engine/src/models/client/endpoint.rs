@@ -16,7 +16,7 @@ use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
 use super::super::{Arrived, ModelStream};
-use super::body::{Body, Broken};
+use super::body::{Broken, Chunks, chunks};
 use super::failures::{answered, broken, invalid, without};
 use super::pool::{Pool, Proxies};
 use super::reading::{Dialect, Form, Reading};
@@ -74,7 +74,7 @@ impl Endpoint {
         let (endpoint, secrets) = (self.clone(), self.secrets.clone());
         let opened = async move {
             match endpoint.open(body).await {
-                Ok((body, form)) => Reading::new(body.boxed(), form, dialect).boxed(),
+                Ok((chunks, form)) => Reading::new(chunks, form, dialect).boxed(),
                 Err(failure) => futures_util::stream::iter([Err(failure)]).boxed(),
             }
         };
@@ -82,7 +82,7 @@ impl Endpoint {
         arriving.map(move |arrived| hide(&secrets, arrived)).boxed()
     }
 
-    async fn open(&self, body: Result<Value, Failure>) -> Result<(Body, Form), Failure> {
+    async fn open(&self, body: Result<Value, Failure>) -> Result<(Chunks, Form), Failure> {
         let body = body?.to_string();
         let broke = |error: reqwest::Error| broken(&Broken::from(error));
         let slot = self.pool.slot().map_err(broke)?;
@@ -92,7 +92,7 @@ impl Endpoint {
             return Err(refusal(response).await);
         }
         let form = form(response.headers())?;
-        Ok((Body::new(response, slot), form))
+        Ok((chunks(response, slot), form))
     }
 }
 

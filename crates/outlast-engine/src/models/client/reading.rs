@@ -8,13 +8,13 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{BoxStream, Stream};
+use futures_util::stream::Stream;
 use outlast_core::{Failure, Piece, TextKind};
 use sse_stream::SseByteStream;
 use tokio::time::{Sleep, sleep};
 
 use super::super::{Arrived, END_GRACE};
-use super::body::Broken;
+use super::body::{Broken, Chunks};
 use super::failures::{broken, too_long, transient};
 
 /// Text is passed on at this size, even if more is waiting.
@@ -144,9 +144,6 @@ pub(in super::super) struct Reading<D> {
     end_grace: Option<Pin<Box<Sleep>>>,
     close_grace: Option<Pin<Box<Sleep>>>,
 }
-
-/// The bytes of a response.
-type Chunks = BoxStream<'static, Result<Bytes, Broken>>;
 
 enum Source {
     Events(SseByteStream<Counted>),

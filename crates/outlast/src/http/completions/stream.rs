@@ -1,4 +1,4 @@
-//! A generation as a stream of OpenAI's chunks.
+//! Streams a generation as OpenAI's chunks.
 
 use std::convert::Infallible;
 
@@ -65,7 +65,7 @@ impl Streaming {
                 Ok(Frame::Snapshot(_)) | Err(StreamEnd::Complete) => {
                     self.settle().await;
                     if !self.chunks.over() {
-                        // Text that was sent before it was saved is lost, and the answer starts again.
+                        // Text that was sent before it was saved is lost, and the answer starts over.
                         self.chunks.fail(&Problem::retracted(&self.id));
                     }
                 }
@@ -88,7 +88,7 @@ impl Streaming {
         }
     }
 
-    /// Ends the stream as the document says. One that was interrupted may have been resumed since.
+    /// Ends the stream as the document says. An interrupted generation may have been resumed since.
     async fn settle(&mut self) {
         match self.caller.engine().generation(self.caller.user(), &self.id).await {
             Ok(document) if is_settled(document.status) => self.chunks.settle(&document),

@@ -1,4 +1,4 @@
-//! A generation as one completion, sent when it has ended.
+//! Returns a generation as one completion when it has ended.
 
 use axum::response::{IntoResponse, Response};
 use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Head, Part, plain_text};
