@@ -52,8 +52,10 @@ pub struct Options {
     pub chunk_bytes: usize,
     /// The oldest recent records are settled when there are more bytes than this of them, ...
     pub hot_bytes: usize,
-    /// ... or more rows than this, each of which costs about 100 bytes of memory.
+    /// ... or more rows than this, each of which costs about 150 bytes of memory, ...
     pub hot_rows: usize,
+    /// ... or more bytes than this that are not settled: those are kept in memory.
+    pub unsettled_bytes: usize,
     /// Under load, commits begin this far apart.
     pub frame: Duration,
     /// The file may not grow beyond this many pages; for tests of a full disk.
@@ -65,9 +67,10 @@ impl Default for Options {
         Self {
             readers: 4,
             queue: 4096,
-            chunk_bytes: 64 << 10,
+            chunk_bytes: 32 << 10,
             hot_bytes: 64 << 20,
-            hot_rows: 256 << 10,
+            hot_rows: 128 << 10,
+            unsettled_bytes: 16 << 20,
             frame: pace::FRAME,
             max_pages: None,
         }
