@@ -1,6 +1,7 @@
 //! One owner's way to its log: keeps the fence, finds out what became of an append that was not
 //! confirmed, and holds back text where the durability setting says so.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,10 @@ impl Journal {
         records: &[Record],
         changes: Vec<Change>,
     ) -> Result<(), RecordError> {
-        let records: Vec<Record> = self.unsaved.iter().chain(records).cloned().collect();
+        let records = match self.unsaved.as_slice() {
+            [] => Cow::Borrowed(records),
+            unsaved => Cow::Owned([unsaved, records].concat()),
+        };
         let last = records.last().map_or(self.saved, |record| record.seq);
         let mut unsure = false;
         for _ in 0..CONFIRM_TRIES {
@@ -58,7 +62,7 @@ impl Journal {
                 conversation: self.conversation.clone(),
                 fence: self.fence,
                 expected: self.saved,
-                records: records.clone(),
+                records: records.to_vec(),
                 changes: changes.clone(),
             };
             match self.store.append(append).await {
