@@ -1,4 +1,4 @@
-//! A call to a model, read in gulps.
+//! A call to a model. Everything that has arrived is read at once, as a *gulp*.
 //!
 //! What arrives is gathered here while an append is in flight, and until the pace allows the next event. So at low
 //! load every token is an event of its own. At high load events grow instead of queues, and each token needs fewer
@@ -19,7 +19,8 @@ use crate::pace::Paced;
 
 /// A gulp is full when it has this many bytes, even if more is waiting.
 const GULP_BYTES_MAX: usize = 16 * 1024;
-/// What a piece costs beside its text: it becomes an event. It bounds the pieces of a gulp, however small they are.
+/// Counted for each piece in addition to its text, because it becomes an event. It limits the number of pieces
+/// in a gulp, however small they are.
 const PIECE_OVERHEAD_BYTES: usize = 64;
 
 pub(crate) struct Call {
@@ -27,7 +28,7 @@ pub(crate) struct Call {
     pub(crate) attempt: u32,
     stream: ModelStream,
     idle: Duration,
-    /// When silence becomes a failure. It moves only when something arrives, however often the owner is woken.
+    /// When silence becomes a failure. It is extended only when something arrives, however often the owner wakes.
     deadline: Instant,
     /// Fires at the deadline, or at an earlier one: arming it again for every token would cost more than the
     /// one needless wake-up.
@@ -120,7 +121,7 @@ impl Call {
         }
     }
 
-    /// Hands out what was gathered.
+    /// Returns what was gathered.
     pub(crate) fn gulp(&mut self, jitter: impl FnOnce() -> u8) -> Gulp {
         self.bytes = 0;
         self.turn.as_mut().reset(Instant::now() + self.paced.spacing());
@@ -149,7 +150,7 @@ impl Call {
         match arrived {
             Some(Ok(Arrived::Piece(piece))) => self.add(piece),
             Some(Ok(Arrived::Sign)) => {}
-            // The stream ends by itself before that. A complete answer must not time out here.
+            // The stream ends by itself before this deadline, so a complete answer does not time out here.
             Some(Ok(Arrived::Ending)) => {
                 self.idle = self.idle.max(2 * END_GRACE);
                 self.deadline = Instant::now() + self.idle;
@@ -177,7 +178,7 @@ impl Call {
     }
 
     fn timed_out(&self) -> Failure {
-        let message = format!("timed out: nothing came from the upstream for {:?}", self.idle);
+        let message = format!("timed out: the upstream sent nothing for {:?}", self.idle);
         Failure { class: FailureClass::Timeout, message, retry_after: None }
     }
 }
@@ -191,6 +192,6 @@ fn size(piece: &Piece) -> usize {
 }
 
 fn cut_short() -> Failure {
-    let message = "upstream ended too early".to_owned();
+    let message = "upstream response ended too early".to_owned();
     Failure { class: FailureClass::Transient, message, retry_after: None }
 }

@@ -18,7 +18,7 @@ pub(in super::super) enum Broken {
 }
 
 impl From<reqwest::Error> for Broken {
-    // The library's own message is left out: it repeats the address.
+    // The library's own message is left out because it contains the address.
     fn from(error: reqwest::Error) -> Broken {
         if error.is_connect() { Broken::Connect } else { Broken::Connection }
     }
