@@ -2,6 +2,7 @@
 //! defaults are written.
 
 mod duration;
+mod jwt;
 mod load;
 mod models;
 mod sections;
@@ -23,6 +24,7 @@ pub(crate) use load::Sources;
 pub(crate) use models::{Continuation, ModelConfig, Upstream};
 pub(crate) use tools::SandboxKind;
 
+use jwt::JwtSection;
 use sections::{
     Checkpoints, DurabilityMode, DurabilitySection, History, Limits, RecoveryMode, RecoverySection,
     RetentionSection, Retry, Server, Store, Timeouts,
@@ -42,6 +44,7 @@ pub(crate) struct Config {
     recovery: RecoverySection,
     #[cfg_attr(test, serde(skip_serializing))]
     pub(crate) models: BTreeMap<String, ModelConfig>,
+    pub(crate) jwt: Option<JwtSection>,
     retry: Retry,
     timeouts: Timeouts,
     retention: RetentionSection,
