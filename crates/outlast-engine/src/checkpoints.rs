@@ -188,7 +188,8 @@ impl Checkpoints {
     }
 
     /// Puts a checkpoint into an empty workspace and verifies every hash. After an error the workspace is
-    /// empty. If the process dies meanwhile, the workspace holds a part of the files: clear it and repeat.
+    /// empty. If the process dies or the call is dropped, the workspace may hold a part of the files: clear it and
+    /// repeat.
     pub async fn restore(&self, request: &Restore) -> Result<Restored, CheckpointError> {
         restore::restore(&self.area(&request.conversation), &self.limits, request).await
     }
