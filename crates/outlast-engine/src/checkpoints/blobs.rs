@@ -45,7 +45,6 @@ impl Storage {
         Ok(Storage { firm: firm.clone(), lazy: Arc::new(files()?), prefix: Path::ROOT, folder: Some(firm) })
     }
 
-    /// Credentials, region and endpoint come from the environment, under the names that AWS's own tools use.
     pub(super) fn bucket(url: &str) -> Result<Storage, CheckpointError> {
         let prefix =
             url.strip_prefix("s3://").and_then(|place| place.split_once('/')).map_or("", |(_, path)| path);
