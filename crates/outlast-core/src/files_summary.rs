@@ -18,8 +18,8 @@ const CLOSE: &str = "</files_summary>";
 /// Of the lines that are written. Together with the answer they must fit into one event; an agent that installs
 /// packages changes thousands of files, and no reader wants them all.
 const LINES_BYTES_MAX: usize = 64 << 10;
-/// Of a description, which a model may have written at length.
-const DESCRIPTION_BYTES_MAX: usize = 1_000;
+/// Letters of a description, which a model may have written at length.
+const DESCRIPTION_MAX: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -108,7 +108,7 @@ pub fn files_summary(files: &[DescribedFile]) -> String {
 
 fn one_line(description: &str) -> String {
     let words = description.split_whitespace().collect::<Vec<_>>().join(" ");
-    words[..words.floor_char_boundary(DESCRIPTION_BYTES_MAX)].trim_end().to_owned()
+    words.chars().take(DESCRIPTION_MAX).collect::<String>().trim_end().to_owned()
 }
 
 fn escape(text: &str) -> String {

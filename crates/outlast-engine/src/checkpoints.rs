@@ -144,21 +144,15 @@ pub struct Swept {
 }
 
 impl Checkpoints {
-    /// Where a setting says: `file:` (a folder in `data`), `file:path` or `s3://bucket/prefix`.
-    pub fn at(url: &str, data: &Path) -> Result<Checkpoints, CheckpointError> {
-        match url.strip_prefix("file:") {
-            Some("") => Checkpoints::in_folder(&data.join("checkpoints")),
-            Some(path) => Checkpoints::in_folder(Path::new(path)),
-            None if url.starts_with("s3://") => Ok(Checkpoints::new(Storage::bucket(url)?)),
-            None => Err(CheckpointError::NotFound(format!(
-                "storage {url:?} (file:, file:path or s3://bucket/prefix)"
-            ))),
-        }
-    }
-
     /// In a folder of this machine, which is created if it is missing.
     pub fn in_folder(folder: &Path) -> Result<Checkpoints, CheckpointError> {
         Ok(Checkpoints::new(Storage::folder(folder)?))
+    }
+
+    /// In a bucket that several instances share: `s3://bucket/prefix`. Credentials, region and endpoint come from
+    /// the environment, under the names that AWS's own tools use.
+    pub fn in_bucket(url: &str) -> Result<Checkpoints, CheckpointError> {
+        Ok(Checkpoints::new(Storage::bucket(url)?))
     }
 
     fn new(storage: Storage) -> Checkpoints {
@@ -188,7 +182,8 @@ impl Checkpoints {
     }
 
     /// Puts a checkpoint into an empty workspace and verifies every hash. After an error the workspace is
-    /// empty. If the process dies meanwhile, the workspace holds a part of the files: clear it and repeat.
+    /// empty. If the process dies or the call is dropped, the workspace may hold a part of the files: clear it and
+    /// repeat.
     pub async fn restore(&self, request: &Restore) -> Result<Restored, CheckpointError> {
         restore::restore(&self.area(&request.conversation), &self.limits, request).await
     }

@@ -4,6 +4,8 @@
 //! Conversations share nothing. Equal files of two users are stored twice, so nobody can find out by a hash
 //! what another user has, and deleting a conversation is deleting a prefix.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,14 +37,14 @@ pub(super) struct Storage {
 
 impl Storage {
     pub(super) fn folder(folder: &std::path::Path) -> Result<Storage, CheckpointError> {
-        std::fs::create_dir_all(folder)?;
+        // Whatever agents write ends up here: it is nobody else's business on this machine.
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let files =
             || LocalFileSystem::new_with_prefix(folder).map(|files| files.with_automatic_cleanup(true));
         let firm = Arc::new(files()?.with_fsync(true));
         Ok(Storage { firm: firm.clone(), lazy: Arc::new(files()?), prefix: Path::ROOT, folder: Some(firm) })
     }
 
-    /// Credentials, region and endpoint come from the environment, under the names that AWS's own tools use.
     pub(super) fn bucket(url: &str) -> Result<Storage, CheckpointError> {
         let prefix =
             url.strip_prefix("s3://").and_then(|place| place.split_once('/')).map_or("", |(_, path)| path);

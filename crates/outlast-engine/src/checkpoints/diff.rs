@@ -118,7 +118,8 @@ fn diff_sides(path: &Path, before: Option<&Side>, after: Option<&Side>) -> Strin
     push(&mut text, format_args!("{}", compared.unified_diff().header(&old, &new)));
     if text.len() - header > FILE_DIFF_BYTES_MAX {
         let end = header + FILE_DIFF_BYTES_MAX;
-        let cut = text[..text.floor_char_boundary(end)].rfind('\n').map_or(header, |line| line + 1);
+        let line_end = text.as_bytes()[..end].iter().rposition(|&byte| byte == b'\n');
+        let cut = line_end.map_or(header, |line_end| line_end + 1);
         let left = text.len() - cut;
         text.truncate(cut);
         push(&mut text, format_args!("[{left} more bytes of this diff are not shown]\n"));

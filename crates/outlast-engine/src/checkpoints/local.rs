@@ -203,13 +203,12 @@ impl NewFile for LocalFile {
 }
 
 fn stat_of(stat: &rustix::fs::Stat) -> Stat {
-    // The types of these fields differ between architectures.
     let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(NANOS).saturating_add(nanos);
     Stat {
         mode: stat.st_mode & 0o777,
         size: u64::try_from(stat.st_size).unwrap_or(0),
-        modified: nanos(stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-        changed: nanos(stat.st_ctime as i64, stat.st_ctime_nsec as i64),
+        modified: nanos(stat.st_mtime, stat.st_mtime_nsec as i64),
+        changed: nanos(stat.st_ctime, stat.st_ctime_nsec as i64),
         node: stat.st_ino,
     }
 }

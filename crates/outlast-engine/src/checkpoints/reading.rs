@@ -25,7 +25,7 @@ pub(super) struct Reading {
 pub(super) enum Step {
     /// Write the blob, if there is one, then go on.
     Chunk {
-        reading: Reading,
+        reading: Box<Reading>,
         blob: Option<Packed>,
     },
     Ended {
@@ -68,7 +68,7 @@ impl Reading {
             blob = uploads.pack(hash, &chunk)?;
         }
         if !is_last {
-            return Ok(Step::Chunk { reading: self, blob });
+            return Ok(Step::Chunk { reading: Box::new(self), blob });
         }
         Ok(Step::Ended { read: self.end()?, blob })
     }

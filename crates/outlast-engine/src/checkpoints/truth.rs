@@ -43,7 +43,7 @@ impl GitTruth {
 
 fn cut(mut text: String) -> String {
     if text.len() > GIT_BYTES_MAX {
-        let end = text.floor_char_boundary(GIT_BYTES_MAX);
+        let end = (0..=GIT_BYTES_MAX).rev().find(|&end| text.is_char_boundary(end)).unwrap_or(0);
         let left = text.len() - end;
         text.truncate(end);
         text.push_str(&format!("\n[{left} more bytes]"));

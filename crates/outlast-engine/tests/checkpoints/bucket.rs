@@ -1,7 +1,6 @@
 //! The same in a bucket. `proof/s3/run` starts a server that speaks S3 and says in the environment where it is.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use outlast_core::Timestamp;
@@ -13,7 +12,7 @@ use crate::folders::{Between, Folders, conversation, picture};
 #[ignore = "needs a server that speaks S3: run proof/s3/run"]
 async fn x9_checkpoints_in_a_bucket_are_taken_restored_compared_and_removed() {
     let mut folders = Folders::new();
-    folders.checkpoints = Checkpoints::at("s3://checkpoints/some/prefix", Path::new("")).unwrap();
+    folders.checkpoints = Checkpoints::in_bucket("s3://checkpoints/some/prefix").unwrap();
     for file in 0..200 {
         folders.put(&format!("{}/file {file}", file % 7), format!("file {file}"));
     }
@@ -50,11 +49,9 @@ async fn x9_checkpoints_in_a_bucket_are_taken_restored_compared_and_removed() {
 }
 
 #[test]
-fn a_place_that_is_neither_a_folder_nor_a_bucket_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    for url in ["", "checkpoints", "https://example.org", "S3://bucket"] {
-        assert!(Checkpoints::at(url, folder.path()).is_err(), "{url}");
+fn a_url_that_names_no_bucket_is_refused() {
+    for url in ["", "checkpoints", "file:///tmp", "s3://", "s3:///prefix", "s3://bucket/../other"] {
+        assert!(Checkpoints::in_bucket(url).is_err(), "{url}");
     }
-    Checkpoints::at("file:", folder.path()).map(drop).unwrap();
-    assert!(folder.path().join("checkpoints").is_dir());
+    Checkpoints::in_bucket("s3://bucket").map(drop).unwrap();
 }

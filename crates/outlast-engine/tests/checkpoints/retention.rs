@@ -76,7 +76,8 @@ async fn x9_checkpoints_taken_while_others_are_removed_are_whole() {
         let request = Keep { conversation: &conversation, ids: &ids, now: clock };
         let take = crate::folders::take(&folders.workspace(), &id);
         let (taken, kept) = tokio::join!(folders.checkpoints.take(&take), folders.checkpoints.keep(&request));
-        (taken.unwrap(), kept.unwrap());
+        taken.unwrap();
+        kept.unwrap();
         let restored = folders.restore(&id, &format!("restored {round}")).await;
         assert_eq!(picture(&restored), picture(&folders.workspace()), "round {round}");
     }
