@@ -10,6 +10,7 @@ help: ## list the targets
 
 run: ## build and serve with the embedded store and the demo model (LISTEN=127.0.0.1:8787 DATA=outlast-data)
 	./scripts/app
+	./scripts/need bwrap bubblewrap || true # without it everything but tools works, and the server says so
 	cargo build --release --locked -p outlast
 	./target/release/outlast serve --listen $(LISTEN) --data $(DATA)
 

@@ -42,9 +42,9 @@ use folder::{Place, Records};
 use state::State;
 use tree::Init;
 
-/// Shortest and longest pause between two looks at an execution that writes nothing. The pauses grow by a quarter, so
-/// that an end is noticed late by at most a quarter of what the program took, and never by more than the longest.
-const POLL_MIN: Duration = Duration::from_millis(2);
+/// Shortest and longest pause between two looks at an execution that writes nothing. The pauses grow by an eighth: the
+/// end of a program is noticed late by about an eighth of its running time, and by the longest pause at most.
+const POLL_MIN: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(100);
 /// The kernel needs milliseconds to end a process tree.
 const STOP_MAX: Duration = Duration::from_secs(5);
@@ -208,7 +208,7 @@ impl Sandboxes for Local {
                 }
             }
             tokio::time::sleep(pause).await;
-            pause = (pause * 5 / 4).min(POLL_MAX);
+            pause = (pause * 9 / 8).min(POLL_MAX);
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use outlast_core::{ExecutionId, SandboxId};
+use rustix::process::{Resource, getrlimit};
 
 use super::super::{Execution, Outcome, SandboxError};
 use super::cgroups::Controller;
@@ -15,7 +16,7 @@ use super::{Inner, launch, pausing};
 /// A program that does nothing takes milliseconds, on a busy machine a second.
 const TRY_MAX: Duration = Duration::from_secs(30);
 /// Enough for a compiler or a test runner; the kernel's default for a login session is 1024.
-const OPEN_FILES_MAX: u32 = 4096;
+const OPEN_FILES_MAX: u64 = 4096;
 const PRLIMIT: &str = "/usr/bin/prlimit";
 
 pub(super) fn find_bwrap() -> Result<PathBuf, SandboxError> {
@@ -103,10 +104,12 @@ impl Inner {
     /// The program that sets the limits of a process and then becomes the next words of the command. It runs inside:
     /// a limit on processes that is set before the user namespace exists counts those of the host as well.
     pub(super) fn rlimits(&self) -> Vec<String> {
+        // The server itself may have been given fewer.
+        let files = getrlimit(Resource::Nofile).maximum.unwrap_or(OPEN_FILES_MAX).min(OPEN_FILES_MAX);
         let mut words = vec![
             PRLIMIT.to_owned(),
             "--core=0".to_owned(),
-            format!("--nofile={OPEN_FILES_MAX}"),
+            format!("--nofile={files}"),
             format!("--fsize={}", self.settings.disk_bytes),
         ];
         if !self.cgroups.has(Controller::Pids) {
