@@ -46,7 +46,7 @@ export interface components {
             /** @description `cancelled`: why. */
             readonly reason?: string;
         };
-        /** @description The generation under way, in short. */
+        /** @description A summary of the active generation. */
         readonly ActiveRun: {
             readonly generationId: components["schemas"]["GenerationId"];
             readonly requestId: components["schemas"]["RequestId"];
@@ -54,11 +54,18 @@ export interface components {
             readonly model: string;
             /** Format: int32 */
             readonly attempt: number;
+            /**
+             * Format: int32
+             * @description The round of an agent, from 1. Absent if there are no tools.
+             */
+            readonly round?: number;
             readonly startedAt: components["schemas"]["Timestamp"] | null;
             /** @description How many generations wait behind it. */
             readonly queued: number;
-            /** @description What a person is asked to decide about, oldest first. */
+            /** @description The undecided questions, oldest first. */
             readonly pendingApprovals?: readonly components["schemas"]["Approval"][];
+            /** @description The tool calls that are running, oldest first. */
+            readonly runningTools?: readonly components["schemas"]["RunningTool"][];
             readonly retry?: components["schemas"]["ScheduledRetry"] | null;
         };
         /** @description A batch is recorded as a whole or not at all. */
@@ -73,25 +80,27 @@ export interface components {
         readonly Approval: {
             readonly toolUseId: string;
             readonly toolName: string;
-            /** @description Null once somebody has decided: the log has it, and the state stays small. */
+            /** @description Null once the question is decided: the input is in the log, and the state stays small. */
             readonly toolInput: unknown;
             /**
-             * @description Names tool, arguments and attempt. A decision that carries it is about these and no others. Empty if
-             *     the question was asked before there were hashes.
+             * @description Identifies the tool, its arguments and the attempt. A decision that carries it applies to these and no
+             *     others. Empty if the question was asked before there were hashes.
              */
             readonly hash?: string;
             readonly decided?: components["schemas"]["Decided"] | null;
         };
         readonly Brief: {
-            /** @description By its name in the settings. A worker's generation may name any. */
+            /** @description The model's name in the settings. For a worker's generation it may be any name. */
             readonly model: string;
             /** @description Instructions for the model. */
             readonly system?: string | null;
-            /** @description Free JSON of the client. */
+            /** @description JSON of the client's choice. */
             readonly metadata?: unknown;
             readonly prompt?: components["schemas"]["Prompt"] | null;
             readonly answerId?: components["schemas"]["MessageId"] | null;
             readonly producer?: components["schemas"]["Producer"] | null;
+            /** @description The tools that the server offers to the model and runs itself, by name. With none there are no rounds. */
+            readonly tools?: readonly string[];
         };
         /**
          * @description Why a generation was cancelled.
@@ -149,6 +158,8 @@ export interface components {
         } & {
             readonly [key: string]: unknown;
         };
+        /** @description The files of a workspace at one moment. */
+        readonly CheckpointId: string;
         /** @description A frame of a stream of chunks, as SSE parsers hand it on. */
         readonly ChunkFrame: {
             /** @description A chunk of OpenAI's API, or `[DONE]`. */
@@ -199,9 +210,7 @@ export interface components {
         readonly Content: components["schemas"]["NotBlank"] | readonly components["schemas"]["TextPart"][];
         /** @description One message for the model. */
         readonly ContextMessage: {
-            /** @description Who speaks. */
             readonly role: components["schemas"]["Role"];
-            /** @description What is said. */
             readonly parts: readonly components["schemas"]["Part"][];
         };
         /** @description A conversation, as clients see it. */
@@ -213,7 +222,8 @@ export interface components {
             readonly currentGenerationId: components["schemas"]["GenerationId"] | null;
             readonly sandboxId: string | null;
             readonly sandboxUrl: string | null;
-            /** @description Files that the agent worked on. */
+            readonly sandboxState?: components["schemas"]["SandboxState"] | null;
+            /** @description Reserved for files that the agent works on. */
             readonly files: readonly unknown[];
             readonly createdAt: components["schemas"]["Timestamp"];
             readonly updatedAt: components["schemas"]["Timestamp"];
@@ -235,29 +245,29 @@ export interface components {
             readonly nextCursor: string | null;
         };
         /**
-         * @description What is going on in a conversation.
+         * @description The status of a conversation, which follows from its current or last generation.
          * @enum {string}
          */
         readonly ConversationStatus: "idle" | "generating" | "awaiting_approval" | "paused" | "interrupted" | "complete" | "cancelled" | "error";
         /** @description Everything needed to show a conversation. */
         readonly ConversationView: {
             readonly conversation: components["schemas"]["Conversation"];
-            /** @description The newest messages, ascending. */
+            /** @description The newest messages, in ascending order. */
             readonly messages: readonly components["schemas"]["Message"][];
             readonly hasMore: boolean;
             readonly activeRun: components["schemas"]["ActiveRun"] | null;
             readonly lastEnd: components["schemas"]["LastEnd"] | null;
-            /** @description Those that wait behind it, oldest first: the next becomes the active run when this one ends. */
+            /** @description The generations that wait behind it, oldest first. The first becomes the active run when this one ends. */
             readonly queue: readonly components["schemas"]["QueuedRun"][];
-            /** @description The text of the segment that is open, by its message. */
+            /** @description The text of the open segment, by message id. */
             readonly overlays: {
                 readonly [key: string]: string;
             };
-            /** @description The same with thinking and text apart. */
+            /** @description The same as parts, with thinking and text separate. */
             readonly overlayParts: {
                 readonly [key: string]: readonly components["schemas"]["Part"][];
             };
-            /** @description The last event that is in this view: go on after it. */
+            /** @description The last event in this view. Continue with the events after it. */
             readonly lastSeq: components["schemas"]["Seq"];
         };
         readonly CreateConversation: {
@@ -281,8 +291,12 @@ export interface components {
             readonly decision: components["schemas"]["Decision"];
             readonly by: string;
             readonly reason?: string | null;
-            /** @description Whether it is meant for every further call of this tool. */
+            /** @description Whether it is meant for every further call of this tool in this conversation. */
             readonly always?: boolean;
+            /** @description The arguments that `always` is limited to. */
+            readonly pattern?: {
+                readonly [key: string]: string;
+            } | null;
         };
         /**
          * @description A person's decision about a tool.
@@ -300,21 +314,25 @@ export interface components {
             readonly param: string | null;
             readonly jobId?: string;
         };
-        /** @description What happened. Names on the wire stand beside each variant; PROTOCOL.md explains them to clients. */
+        /** @description What happened. Each variant has its wire name; PROTOCOL.md explains them to clients. */
         readonly Event: {
-            /** @description Title or metadata were set. */
+            /** @description The conversation was created, or its title or metadata changed. */
             readonly payload: {
                 /** @description The new title, if it changed. Null clears it. */
                 readonly title?: string | null;
-                /** @description The new metadata, if they changed. Null clears them. */
+                /** @description The new metadata, if it changed. Null clears it. */
                 readonly metadata?: unknown;
+                /** @description The files that the agent worked on, if they changed. */
+                readonly files?: readonly unknown[] | null;
             };
             /** @enum {string} */
             readonly type: "conversation.updated";
         } | {
-            /** @description A message of a person or of the server joined the transcript. */
+            /** @description A user's or system message was added to the transcript. */
             readonly payload: {
                 readonly message: components["schemas"]["Message"];
+                /** @description Whether this message tells the model where an interrupted run stands, which then goes on. */
+                readonly resumes?: boolean;
             };
             /** @enum {string} */
             readonly type: "message.added";
@@ -323,18 +341,26 @@ export interface components {
             readonly payload: components["schemas"]["Brief"] & {
                 /** @description The user's message it answers. */
                 readonly messageId: components["schemas"]["MessageId"];
-                /** @description Fingerprint of the request, so that the same id with another body is noticed. */
+                /** @description Fingerprint of the request, to detect the same request id with a different body. */
                 readonly digest: string;
                 readonly retryOf?: components["schemas"]["RetryOf"] | null;
             };
             /** @enum {string} */
             readonly type: "generation.queued";
         } | {
-            /** @description An attempt begins: the model is called, or a worker has claimed the generation. */
+            /**
+             * @description An attempt begins: the model is called, or a worker has claimed the generation. After the tools of a round
+             *     it begins the next round.
+             */
             readonly payload: {
                 readonly model: string;
                 /** Format: int32 */
                 readonly attempt: number;
+                /**
+                 * Format: int32
+                 * @description The round of an agent, from 1.
+                 */
+                readonly round?: number;
             };
             /** @enum {string} */
             readonly type: "chat.started";
@@ -346,77 +372,150 @@ export interface components {
             /** @enum {string} */
             readonly type: "assistant.segment.started";
         } | {
-            /** @description Nothing more is added to the message. */
+            /** @description The message is complete. */
             readonly payload: {
                 readonly messageId: components["schemas"]["MessageId"];
             };
             /** @enum {string} */
             readonly type: "assistant.segment.ended";
         } | {
-            /** @description Text of the answer. */
+            /** @description A piece of the answer. */
             readonly payload: {
                 readonly messageId: components["schemas"]["MessageId"];
                 readonly text: string;
                 /**
                  * Format: int32
-                 * @description How many chunks of the upstream were gathered into this event.
+                 * @description How many pieces from the upstream this event combines.
                  */
                 readonly chunks?: number;
             };
             /** @enum {string} */
             readonly type: "chat.delta";
         } | {
-            /** @description Text of the thinking. */
+            /** @description A piece of the model's thinking. */
             readonly payload: {
                 readonly messageId: components["schemas"]["MessageId"];
                 readonly text: string;
                 /**
                  * Format: int32
-                 * @description How many chunks of the upstream were gathered into this event.
+                 * @description How many pieces from the upstream this event combines.
                  */
                 readonly chunks?: number;
+                /** @description The vendor's signature of the thinking that ends here. The vendor wants it back with the thinking. */
+                readonly signature?: string | null;
             };
             /** @enum {string} */
             readonly type: "thinking.delta";
         } | {
-            /** @description The model asked for a tool: a message of its own. */
+            /** @description The model calls a tool. The call is a message of its own. */
             readonly payload: {
                 readonly messageId: components["schemas"]["MessageId"];
                 readonly toolUseId: string;
                 readonly toolName: string;
-                /** @description Arguments: an object, or the literal text if the model wrote something else. */
+                /** @description Its arguments: an object, or the model's literal text if that is not a JSON object. */
                 readonly toolInput: unknown;
             };
             /** @enum {string} */
             readonly type: "tool.start";
+        } | {
+            /** @description The answer of this round is complete: nothing in it can be retracted any more. */
+            readonly payload: {
+                /** Format: int32 */
+                readonly round: number;
+                /** @description Why the model stopped, if it asked for no tools: only the summary of the files is left to do. */
+                readonly finishReason?: string | null;
+            };
+            /** @enum {string} */
+            readonly type: "round.ended";
+        } | {
+            /** @description A tool call is about to run. Recorded before anything is started: an execution runs at most once by its id. */
+            readonly payload: {
+                readonly toolUseId: string;
+                readonly executionId: components["schemas"]["ExecutionId"];
+                /** @description Whether the tool changes nothing. */
+                readonly readOnly?: boolean;
+            };
+            /** @enum {string} */
+            readonly type: "tool.began";
         } | {
             /** @description A tool wrote something while it ran. */
             readonly payload: {
                 readonly toolUseId: string;
                 readonly stream: components["schemas"]["ToolStream"];
                 readonly text: string;
+                /**
+                 * Format: int64
+                 * @description Where this begins in its stream, in bytes. Absent for tools that a worker runs.
+                 */
+                readonly offset?: number | null;
+                /**
+                 * Format: int64
+                 * @description How many bytes of the stream this is, where the text has another length because they are not UTF-8.
+                 */
+                readonly bytes?: number | null;
             };
             /** @enum {string} */
             readonly type: "tool.output";
         } | {
             /** @description A tool is done. Its result joins the message that called it. */
             readonly payload: {
-                /** @description The message that called it. */
+                /** @description The message of the call. */
                 readonly messageId: components["schemas"]["MessageId"];
                 readonly toolUseId: string;
                 readonly result: unknown;
                 readonly isError: boolean;
+                /** Format: int32 */
+                readonly exitCode?: number | null;
+                readonly outcome?: components["schemas"]["ToolOutcome"] | null;
             };
             /** @enum {string} */
             readonly type: "tool.end";
         } | {
-            /** @description A tool waits for a person's decision. */
+            /** @description A tool that was running when its generation ended is dead. */
+            readonly payload: {
+                readonly toolUseId: string;
+                readonly executionId: components["schemas"]["ExecutionId"];
+            };
+            /** @enum {string} */
+            readonly type: "tool.stopped";
+        } | {
+            /** @description The sandbox of the conversation was made, paused, resumed, killed, found missing, or made again. */
+            readonly payload: {
+                readonly sandboxId: components["schemas"]["SandboxId"];
+                readonly state: components["schemas"]["SandboxState"];
+                readonly reason: string;
+            };
+            /** @enum {string} */
+            readonly type: "sandbox.changed";
+        } | {
+            /** @description The workspace was saved. */
+            readonly payload: {
+                readonly checkpointId: components["schemas"]["CheckpointId"];
+                /** Format: int64 */
+                readonly files: number;
+                /** Format: int64 */
+                readonly bytes: number;
+                /** @description What `git` or the manifest says about the workspace. */
+                readonly truth?: string | null;
+            };
+            /** @enum {string} */
+            readonly type: "checkpoint.taken";
+        } | {
+            /** @description The workspace could not be saved, or could not be restored from the checkpoint that is named. */
+            readonly payload: {
+                readonly reason: string;
+                readonly checkpointId?: components["schemas"]["CheckpointId"] | null;
+            };
+            /** @enum {string} */
+            readonly type: "checkpoint.failed";
+        } | {
+            /** @description A tool call waits for a person's decision. */
             readonly payload: {
                 readonly toolUseId: string;
                 readonly toolName: string;
-                /** @description The decision is about these arguments and no others. */
+                /** @description The decision applies to these arguments and no others. */
                 readonly toolInput: unknown;
-                /** @description Names tool, arguments and attempt; a decision may carry it. */
+                /** @description Identifies the tool, its arguments and the attempt. A decision may carry it. */
                 readonly hash?: string;
             };
             /** @enum {string} */
@@ -428,13 +527,17 @@ export interface components {
                 readonly decision: components["schemas"]["Decision"];
                 readonly by: string;
                 readonly reason?: string | null;
-                /** @description Whether the decision holds for every further call of this tool. */
+                /** @description Whether the decision holds for every further call of this tool in this conversation. */
                 readonly always?: boolean;
+                /** @description The arguments that `always` is limited to. */
+                readonly pattern?: {
+                    readonly [key: string]: string;
+                } | null;
             };
             /** @enum {string} */
             readonly type: "approval.resolved";
         } | {
-            /** @description What the attempt cost, as the upstream counts. */
+            /** @description The token counts of the attempt, as reported by the upstream. */
             readonly payload: {
                 /** Format: int64 */
                 readonly inputTokens: number;
@@ -444,7 +547,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "usage";
         } | {
-            /** @description Whatever that attempt showed is withdrawn. */
+            /** @description What the attempt showed is withdrawn. */
             readonly payload: {
                 /** Format: int32 */
                 readonly attempt: number;
@@ -454,7 +557,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "attempt.retracted";
         } | {
-            /** @description The next attempt waits for its time. */
+            /** @description The last attempt failed, and the next one starts after a delay. */
             readonly payload: {
                 /** Format: int32 */
                 readonly attempt: number;
@@ -469,19 +572,19 @@ export interface components {
             /** @enum {string} */
             readonly type: "retry.scheduled";
         } | {
-            /** @description The run stopped in the middle and waits for a person. */
+            /** @description The generation stopped in the middle and waits for a person or a worker. */
             readonly payload: {
                 readonly reason: string;
                 /**
                  * Format: int32
-                 * @description How many rounds of tools had run.
+                 * @description The round it stopped in; 0 if it has no tools.
                  */
                 readonly round: number;
             };
             /** @enum {string} */
             readonly type: "chat.interrupted";
         } | {
-            /** @description A person told it to go on. */
+            /** @description An interrupted generation continues. */
             readonly payload: {
                 readonly by: string;
             };
@@ -496,7 +599,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "chat.done";
         } | {
-            /** @description The end: failed. What was said stays. */
+            /** @description The end: failed. What was said is kept. */
             readonly payload: {
                 readonly errorMessage: string;
                 readonly code: string;
@@ -504,7 +607,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "chat.error";
         } | {
-            /** @description The end: cancelled. What was said stays. */
+            /** @description The end: cancelled. What was said is kept. */
             readonly payload: {
                 readonly reason: components["schemas"]["CancelReason"];
             };
@@ -530,6 +633,8 @@ export interface components {
             /** @description Whether the end of the generation is in this page or before it. */
             readonly ended: boolean;
         };
+        /** @description One run of a tool call in a sandbox. The sandbox runs it at most once by this id. */
+        readonly ExecutionId: string;
         /** @description Any JSON that is not nested too deep. */
         readonly Free: unknown;
         /** @description A generation, as clients see it. */
@@ -541,13 +646,13 @@ export interface components {
             readonly requestId: components["schemas"]["RequestId"];
             readonly status: components["schemas"]["GenerationStatus"];
             /**
-             * @description Everything said, in the order of the log. Not stored: put together from the messages when a client asks
-             *     for this generation alone.
+             * @description Everything said, in the order of the log. Not stored: it is assembled from the messages when a client
+             *     gets this generation, and left out of lists.
              */
             readonly contentParts?: readonly components["schemas"]["Part"][] | null;
             readonly pendingApproval: components["schemas"]["Approval"] | null;
             readonly sandboxId: string | null;
-            /** @description Whether the sandbox sleeps. */
+            /** @description Reserved: whether the sandbox is paused. */
             readonly isPaused: boolean;
             readonly errorMessage: string | null;
             /** @description Why the model stopped, why it was cancelled, or the code of the failure. */
@@ -623,29 +728,27 @@ export interface components {
         /** @description One event in its place. */
         readonly LogEvent: components["schemas"]["Event"] & {
             readonly seq: components["schemas"]["Seq"];
-            /** @description When it was decided. */
+            /** @description When it happened. */
             readonly ts: components["schemas"]["Timestamp"];
             readonly generationId: components["schemas"]["GenerationId"] | null;
             readonly requestId: components["schemas"]["RequestId"] | null;
         };
         /** @description One message. An assistant's answer is one message per segment, in the order of the log. */
         readonly Message: {
-            /** @description Its id, stable for ever. */
+            /** @description Never changes. */
             readonly id: components["schemas"]["MessageId"];
-            /** @description Where it stands. */
             readonly conversationId: components["schemas"]["ConversationId"];
             readonly generationId: components["schemas"]["GenerationId"] | null;
-            /** @description Who speaks. */
             readonly role: components["schemas"]["Role"];
             /** @description The plain text of its parts. */
             readonly content: string;
-            /** @description Everything in it, in the order of the log. */
+            /** @description Its content, in the order of the log. */
             readonly parts: readonly components["schemas"]["Part"][];
-            /** @description Whether it is finished, and how. */
+            /** @description Whether it is complete. */
             readonly status: components["schemas"]["MessageStatus"];
-            /** @description Why it ended, when it ended in an error. */
+            /** @description What went wrong, if its status is `error`. */
             readonly errorMessage: string | null;
-            /** @description Where in the log it began. */
+            /** @description The position at which it began. Messages are ordered by it. */
             readonly seq: components["schemas"]["Seq"];
             /** @description When it began. */
             readonly createdAt: components["schemas"]["Timestamp"];
@@ -659,7 +762,7 @@ export interface components {
             readonly hasMore: boolean;
         };
         /**
-         * @description How far a message has come.
+         * @description Whether a message is complete.
          * @enum {string}
          */
         readonly MessageStatus: "complete" | "streaming" | "cancelled" | "error";
@@ -692,35 +795,34 @@ export interface components {
             readonly success: boolean;
             readonly status: components["schemas"]["GenerationStatus"];
         };
-        /** @description A piece of a message. */
         readonly Part: {
-            /** @description The words. */
             readonly text: string;
             /** @enum {string} */
             readonly type: "text";
         } | {
-            /** @description The words. */
             readonly text: string;
+            /** @description The vendor's signature, if it gave one: it takes this thinking back only with it. */
+            readonly signature?: string | null;
             /** @enum {string} */
             readonly type: "thinking";
         } | {
-            /** @description Where it is, or itself as a `data:` address. */
+            /** @description Its address, or the image itself as a `data:` URL. */
             readonly url: string;
             /** @enum {string} */
             readonly type: "image";
         } | {
-            /** @description Names the call. */
+            /** @description Identifies the call. */
             readonly id: string;
-            /** @description Which tool. */
+            /** @description The name of the tool. */
             readonly name: string;
             /** @description Its arguments. */
             readonly input: unknown;
             /** @enum {string} */
             readonly type: "tool_use";
         } | {
-            /** @description Which call. */
+            /** @description The id of the call. */
             readonly toolUseId: string;
-            /** @description The answer. */
+            /** @description The result: any JSON. */
             readonly content: unknown;
             /** @description Whether the tool failed. */
             readonly isError: boolean;
@@ -782,28 +884,28 @@ export interface components {
          */
         readonly ProblemCode: "invalid_json" | "invalid_request" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "already_asked" | "cancelled" | "interrupted" | "attempt_retracted" | "too_large" | "limit_reached" | "store_broken" | "draining" | "store_unavailable";
         /**
-         * @description Who makes an answer, if not a model of the settings.
+         * @description Who produces an answer, if not a model of this server.
          * @enum {string}
          */
         readonly Producer: "external";
-        /** @description What the model is given instead of the transcript, where the client keeps the history itself. */
+        /** @description What the model is given instead of the transcript, if the client keeps the history itself. */
         readonly Prompt: {
             /** @description The messages, oldest first. */
             readonly messages: readonly components["schemas"]["ContextMessage"][];
-            /** @description Tools that the model may ask for. The client runs them. */
+            /** @description Tools that the model may call. The client runs them. */
             readonly tools?: readonly components["schemas"]["ToolSpec"][];
-            /** @description Further wishes, under the names that OpenAI-compatible upstreams use. */
+            /** @description Further options, under the names that OpenAI-compatible APIs use. */
             readonly options?: {
                 readonly [key: string]: unknown;
             };
         };
-        /** @description A generation that waits for its turn, in short. */
+        /** @description A summary of a queued generation. */
         readonly QueuedRun: {
             readonly generationId: components["schemas"]["GenerationId"];
             readonly requestId: components["schemas"]["RequestId"];
             readonly model: string;
         };
-        /** @description The client's own name for a request; repeating it starts nothing. */
+        /** @description The client's idempotency key for a request. */
         readonly RequestId: string;
         readonly RetryGeneration: {
             /** @description `retry` drops the partial answer, `continue` keeps it. */
@@ -811,23 +913,36 @@ export interface components {
             readonly requestId?: string | null;
         };
         /**
-         * @description What becomes of a failed generation's partial answer.
+         * @description What happens to the partial answer of the failed generation.
          * @enum {string}
          */
         readonly RetryMode: "retry" | "continue";
-        /** @description The generation that is taken up again, and how. */
+        /** @description The generation that is retried or continued. */
         readonly RetryOf: {
-            /** @description The failed one. */
+            /** @description The generation that failed or was cancelled. */
             readonly generationId: components["schemas"]["GenerationId"];
             /** @description Whether its partial answer is kept. */
             readonly mode: components["schemas"]["RetryMode"];
         };
         /**
-         * @description Who speaks.
+         * @description Who a message is from.
          * @enum {string}
          */
         readonly Role: "user" | "assistant" | "tool" | "system";
-        /** @description An attempt that waits for its time, and why. */
+        /** @description A tool call that is running. */
+        readonly RunningTool: {
+            readonly toolUseId: string;
+            readonly executionId: components["schemas"]["ExecutionId"];
+            readonly startedAt: components["schemas"]["Timestamp"];
+        };
+        /** @description A sandbox. A conversation has at most one at a time; a new one has a new id. */
+        readonly SandboxId: string;
+        /**
+         * @description What last happened to a sandbox.
+         * @enum {string}
+         */
+        readonly SandboxState: "created" | "resumed" | "paused" | "killed" | "lost" | "restored";
+        /** @description The next attempt, and why the last one failed. */
         readonly ScheduledRetry: {
             /** Format: int32 */
             readonly attempt: number;
@@ -835,12 +950,12 @@ export interface components {
             readonly delayMs: number;
             /** @description What went wrong with the last attempt. */
             readonly reason: string;
-            /** @description From when on it waits. */
+            /** @description When the delay started. */
             readonly ts: components["schemas"]["Timestamp"];
         };
         /**
          * Format: int64
-         * @description An event's position in its conversation: 1, 2, 3, … with no holes. Zero is "before the first".
+         * @description An event's position in its conversation: 1, 2, 3, … without gaps. Zero means "before the first event".
          */
         readonly Seq: number;
         /** @description A view as an event. It is not in the log: it stands for all events up to its seq. */
@@ -894,30 +1009,35 @@ export interface components {
         };
         /**
          * Format: date-time
-         * @description Milliseconds since 1970, written as `2026-01-01T00:00:00.000Z`. The core is told the time; it never asks.
+         * @description Milliseconds since 1970, written as `2026-01-01T00:00:00.000Z`. The core never reads a clock; callers
+         *     pass the time.
          */
         readonly Timestamp: string;
         /** @description A conversation's title. */
         readonly Title: string;
-        /** @description A tool that the model may ask for. */
+        /**
+         * @description How a tool ended, where that is not told by its result.
+         * @enum {string}
+         */
+        readonly ToolOutcome: "unknown";
+        /** @description A tool that the model may call. */
         readonly ToolSpec: {
-            /** @description Its name. */
             readonly name: string;
-            /** @description What it is good for. */
+            /** @description What the tool does. */
             readonly description?: string | null;
             /** @description A JSON schema of its arguments. */
             readonly parameters?: unknown;
-            /** @description Whether the model must keep to the schema, if the client says so. */
+            /** @description Whether the model must follow the schema exactly. */
             readonly strict?: boolean | null;
         };
         /**
-         * @description Where a tool writes.
+         * @description The stream that a tool writes to.
          * @enum {string}
          */
         readonly ToolStream: "stdout" | "stderr";
         /** @description The id of a tool call, which must be able to stand in a path: browsers and proxies resolve `.` and `..`. */
         readonly ToolUseId: string;
-        /** @description Whose conversation it is. */
+        /** @description The user that a conversation belongs to. */
         readonly UserId: string;
         /**
          * @description What to do if a generation is running: refuse the message, answer it afterwards, or cancel and answer this.
@@ -1028,6 +1148,7 @@ export type Brief = components['schemas']['Brief'];
 export type CancelReason = components['schemas']['CancelReason'];
 export type Capabilities = components['schemas']['Capabilities'];
 export type ChatCompletion = components['schemas']['ChatCompletion'];
+export type CheckpointId = components['schemas']['CheckpointId'];
 export type ChunkFrame = components['schemas']['ChunkFrame'];
 export type Claim = components['schemas']['Claim'];
 export type Code = components['schemas']['Code'];
@@ -1057,6 +1178,7 @@ export type Event = components['schemas']['Event'];
 export type EventFormat = components['schemas']['EventFormat'];
 export type EventFrame = components['schemas']['EventFrame'];
 export type EventPage = components['schemas']['EventPage'];
+export type ExecutionId = components['schemas']['ExecutionId'];
 export type Free = components['schemas']['Free'];
 export type Generation = components['schemas']['Generation'];
 export type GenerationId = components['schemas']['GenerationId'];
@@ -1090,6 +1212,9 @@ export type RetryGeneration = components['schemas']['RetryGeneration'];
 export type RetryMode = components['schemas']['RetryMode'];
 export type RetryOf = components['schemas']['RetryOf'];
 export type Role = components['schemas']['Role'];
+export type RunningTool = components['schemas']['RunningTool'];
+export type SandboxId = components['schemas']['SandboxId'];
+export type SandboxState = components['schemas']['SandboxState'];
 export type ScheduledRetry = components['schemas']['ScheduledRetry'];
 export type Seq = components['schemas']['Seq'];
 export type SnapshotEvent = components['schemas']['SnapshotEvent'];
@@ -1102,6 +1227,7 @@ export type StreamOptions = components['schemas']['StreamOptions'];
 export type TextPart = components['schemas']['TextPart'];
 export type Timestamp = components['schemas']['Timestamp'];
 export type Title = components['schemas']['Title'];
+export type ToolOutcome = components['schemas']['ToolOutcome'];
 export type ToolSpec = components['schemas']['ToolSpec'];
 export type ToolStream = components['schemas']['ToolStream'];
 export type ToolUseId = components['schemas']['ToolUseId'];
