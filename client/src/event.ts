@@ -13,8 +13,19 @@ export type ConversationUpdate = EventOf<"conversation.updated">["payload"];
 /** The last event of a generation: exactly one of these. */
 export type EndEvent = EventOf<"chat.done" | "chat.error" | "chat.cancelled">;
 
-/** What becomes of a tool call, and of the question about it. */
-export type ToolEvent = EventOf<"tool.output" | "tool.end" | "approval.requested" | "approval.resolved">;
+/** What becomes of a tool call, of the question about it, and of the sandbox it runs in. */
+export type ToolEvent = EventOf<
+  | "tool.began"
+  | "tool.output"
+  | "tool.end"
+  | "tool.stopped"
+  | "approval.requested"
+  | "approval.resolved"
+  | "sandbox.changed"
+  | "checkpoint.taken"
+  | "checkpoint.failed"
+  | "round.ended"
+>;
 
 /** The events that change a transcript or a run. */
 export type ChatEvent = Exclude<LogEvent, ToolEvent>;

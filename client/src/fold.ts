@@ -7,12 +7,14 @@
 
 import type { ChatEvent, ConversationUpdate, EndEvent, OutlastEvent, ToolEvent } from "./event.js";
 import type { ConversationStatus } from "./generation.js";
-import { addText, plainText } from "./message.js";
+import { addText, plainText, sign } from "./message.js";
 import type { Message, MessageStatus, Part } from "./message.js";
 import type { ActiveRun, GenerationEnd, QueuedRun, View } from "./view.js";
 
 type ToolEnd = (OutlastEvent & { readonly type: "tool.end" })["payload"];
+type Thinking = (OutlastEvent & { readonly type: "thinking.delta" })["payload"];
 type Asked = NonNullable<ActiveRun["pendingApprovals"]>;
+type Running = NonNullable<ActiveRun["runningTools"]>;
 
 /** Applies one event. This never fails, because the event already happened. */
 export function apply(before: View, event: OutlastEvent): View {
@@ -22,7 +24,7 @@ export function apply(before: View, event: OutlastEvent): View {
     case "chat.delta":
       return say(view, event.payload.messageId, "text", event.payload.text);
     case "thinking.delta":
-      return say(view, event.payload.messageId, "thinking", event.payload.text);
+      return think(view, event.payload);
     case "conversation.updated":
       return update(view, event.payload);
     case "message.added":
@@ -36,7 +38,11 @@ export function apply(before: View, event: OutlastEvent): View {
     case "tool.start":
       return ask(view, event);
     case "tool.end":
-      return finish(view, event.payload);
+      return finish(view, event.generationId, event.payload);
+    case "tool.began":
+      return begin(view, event);
+    case "sandbox.changed":
+      return changeSandbox(view, event);
     case "approval.requested":
       return wait(view, event.generationId, (asked) => [...asked, event.payload]);
     case "approval.resolved": {
@@ -79,7 +85,15 @@ function advance(view: View, { seq: lastSeq, ts, type }: OutlastEvent): View {
 
 function update(view: View, change: ConversationUpdate): View {
   const { title = view.conversation.title, metadata = view.conversation.metadata } = change;
-  return { ...view, conversation: { ...view.conversation, title, metadata } };
+  const files = change.files ?? view.conversation.files;
+  return { ...view, conversation: { ...view.conversation, title, metadata, files } };
+}
+
+function think(view: View, { messageId, text, signature }: Thinking): View {
+  if (text !== "") view = say(view, messageId, "thinking", text);
+  const parts = view.overlayParts[messageId];
+  if (!parts || !signature) return view;
+  return { ...view, overlayParts: { ...view.overlayParts, [messageId]: sign(parts, signature) } };
 }
 
 function say(view: View, messageId: string, type: "text" | "thinking", text: string): View {
@@ -133,8 +147,8 @@ function start(view: View, event: ChatEvent & { readonly type: "chat.started" })
     view = counted(withRun({ ...view, queue: view.queue.filter((run) => run !== waiting) }, waiting));
   const run = view.activeRun;
   if (run === null || run.generationId !== event.generationId) return view;
-  const { attempt } = event.payload;
-  const activeRun = { ...run, attempt, startedAt: run.startedAt ?? event.ts };
+  const { attempt, round } = event.payload;
+  const activeRun = { ...run, attempt, startedAt: run.startedAt ?? event.ts, ...(round && { round }) };
   return turn({ ...view, activeRun }, event.generationId, "running");
 }
 
@@ -167,11 +181,56 @@ function ask(view: View, event: ChatEvent & { readonly type: "tool.start" }): Vi
 }
 
 /** The result is added to the message of the call. */
-function finish(view: View, { messageId, toolUseId, result, isError }: ToolEnd): View {
+function finish(
+  before: View,
+  generation: string | null,
+  { messageId, toolUseId, result, isError }: ToolEnd,
+): View {
+  const view = run(before, generation, (tools) => tools.filter((tool) => tool.toolUseId !== toolUseId));
   const ended: Part = { type: "tool_result", toolUseId, content: result, isError };
   const add = (message: Message) =>
     message.id === messageId ? { ...message, parts: [...message.parts, ended] } : message;
   return { ...view, messages: view.messages.map(add) };
+}
+
+function begin(
+  view: View,
+  { generationId, payload, ts: startedAt }: ToolEvent & { readonly type: "tool.began" },
+): View {
+  const { toolUseId, executionId } = payload;
+  return run(view, generationId, (tools) => [
+    ...tools.filter((tool) => tool.toolUseId !== toolUseId),
+    { toolUseId, executionId, startedAt },
+  ]);
+}
+
+/** Changes the tools that are running. */
+function run(view: View, generation: string | null, change: (tools: Running) => Running): View {
+  if (view.activeRun?.generationId !== generation) return view;
+  const { runningTools: before = [], ...rest } = view.activeRun as ActiveRun;
+  const runningTools = change(before);
+  return { ...view, activeRun: runningTools.length > 0 ? { ...rest, runningTools } : rest };
+}
+
+/** A run that waits for a person sleeps with its sandbox. What ran in one that is gone does not run any more. */
+function changeSandbox(
+  before: View,
+  { generationId, payload }: ToolEvent & { readonly type: "sandbox.changed" },
+): View {
+  const { sandboxId, state: sandboxState } = payload;
+  const isGone = sandboxState === "killed" || sandboxState === "lost";
+  const conversation = { ...before.conversation, sandboxId: isGone ? null : sandboxId, sandboxState };
+  let view: View = { ...before, conversation };
+  if (isGone) view = run(view, generationId, () => []);
+  const active = view.activeRun;
+  const waits = active?.status === "awaiting_approval" || active?.status === "paused";
+  if (!waits || active.generationId !== generationId) return view;
+  const status = sandboxState === "paused" || sandboxState === "killed" ? "paused" : "awaiting_approval";
+  return {
+    ...view,
+    conversation: { ...conversation, generationStatus: status },
+    activeRun: { ...active, status },
+  };
 }
 
 /** Changes the questions that wait for a person, and the status with them. */
@@ -237,7 +296,8 @@ function retract(view: View, ids: readonly string[]): View {
 function turn(view: View, generation: string | null, to: "running" | "interrupted"): View {
   const run = view.activeRun;
   if (run === null || run.generationId !== generation) return view;
-  const status = to === "running" && run.pendingApprovals ? "awaiting_approval" : to;
+  const waiting = run.status === "paused" ? "paused" : "awaiting_approval";
+  const status = to === "running" && run.pendingApprovals ? waiting : to;
   const generationStatus: ConversationStatus = status === "running" ? "generating" : status;
   const conversation = { ...view.conversation, generationStatus };
   const { retry: _, ...rest } = run;

@@ -54,11 +54,18 @@ export interface components {
             readonly model: string;
             /** Format: int32 */
             readonly attempt: number;
+            /**
+             * Format: int32
+             * @description The round of an agent, from 1. Absent if there are no tools.
+             */
+            readonly round?: number;
             readonly startedAt: components["schemas"]["Timestamp"] | null;
             /** @description How many generations wait behind it. */
             readonly queued: number;
             /** @description The undecided questions, oldest first. */
             readonly pendingApprovals?: readonly components["schemas"]["Approval"][];
+            /** @description The tool calls that are running, oldest first. */
+            readonly runningTools?: readonly components["schemas"]["RunningTool"][];
             readonly retry?: components["schemas"]["ScheduledRetry"] | null;
         };
         /** @description A batch is recorded as a whole or not at all. */
@@ -94,6 +101,8 @@ export interface components {
             readonly prompt?: components["schemas"]["Prompt"] | null;
             readonly answerId?: components["schemas"]["MessageId"] | null;
             readonly producer?: components["schemas"]["Producer"] | null;
+            /** @description The tools that the server offers to the model and runs itself, by name. With none there are no rounds. */
+            readonly tools?: readonly string[];
         };
         /**
          * @description Why a generation was cancelled.
@@ -283,6 +292,10 @@ export interface components {
             readonly reason?: string | null;
             /** @description Whether it is meant for every later call of this tool. */
             readonly always?: boolean;
+            /** @description The arguments that `always` is limited to. */
+            readonly pattern?: {
+                readonly [key: string]: string;
+            } | null;
         };
         /**
          * @description A person's decision about a tool.
@@ -308,6 +321,8 @@ export interface components {
                 readonly title?: string | null;
                 /** @description The new metadata, if it changed. Null clears it. */
                 readonly metadata?: unknown;
+                /** @description The files that the agent worked on, if they changed. */
+                readonly files?: readonly unknown[] | null;
             };
             /** @enum {string} */
             readonly type: "conversation.updated";
@@ -315,6 +330,8 @@ export interface components {
             /** @description A user's or system message was added to the transcript. */
             readonly payload: {
                 readonly message: components["schemas"]["Message"];
+                /** @description Whether this message tells the model where an interrupted run stands, which then goes on. */
+                readonly resumes?: boolean;
             };
             /** @enum {string} */
             readonly type: "message.added";
@@ -335,6 +352,11 @@ export interface components {
                 readonly model: string;
                 /** Format: int32 */
                 readonly attempt: number;
+                /**
+                 * Format: int32
+                 * @description The round of an agent, from 1.
+                 */
+                readonly round?: number;
             };
             /** @enum {string} */
             readonly type: "chat.started";
@@ -375,6 +397,8 @@ export interface components {
                  * @description How many pieces from the upstream this event combines.
                  */
                 readonly chunks?: number;
+                /** @description The vendor's signature of the thinking that ends here. The vendor wants it back with the thinking. */
+                readonly signature?: string | null;
             };
             /** @enum {string} */
             readonly type: "thinking.delta";
@@ -395,6 +419,16 @@ export interface components {
                 readonly toolUseId: string;
                 readonly stream: components["schemas"]["ToolStream"];
                 readonly text: string;
+                /**
+                 * Format: int64
+                 * @description Where this begins in its stream, in bytes. Absent for tools that a worker runs.
+                 */
+                readonly offset?: number | null;
+                /**
+                 * Format: int64
+                 * @description How many bytes of the stream this is, where the text has another length because they are not UTF-8.
+                 */
+                readonly bytes?: number | null;
             };
             /** @enum {string} */
             readonly type: "tool.output";
@@ -406,6 +440,9 @@ export interface components {
                 readonly toolUseId: string;
                 readonly result: unknown;
                 readonly isError: boolean;
+                /** Format: int32 */
+                readonly exitCode?: number | null;
+                readonly outcome?: components["schemas"]["ToolOutcome"] | null;
             };
             /** @enum {string} */
             readonly type: "tool.end";
@@ -430,6 +467,10 @@ export interface components {
                 readonly reason?: string | null;
                 /** @description Whether the decision is meant for every later call of this tool. */
                 readonly always?: boolean;
+                /** @description The arguments that `always` is limited to. */
+                readonly pattern?: {
+                    readonly [key: string]: string;
+                } | null;
             };
             /** @enum {string} */
             readonly type: "approval.resolved";
@@ -474,7 +515,7 @@ export interface components {
                 readonly reason: string;
                 /**
                  * Format: int32
-                 * @description How many rounds of tools had run.
+                 * @description The round it stopped in; 0 if it has no tools.
                  */
                 readonly round: number;
             };
@@ -530,6 +571,8 @@ export interface components {
             /** @description Whether the end of the generation is in this page or before it. */
             readonly ended: boolean;
         };
+        /** @description One run of a tool call in a sandbox. The sandbox runs it at most once by this id. */
+        readonly ExecutionId: string;
         /** @description Any JSON that is not nested too deep. */
         readonly Free: unknown;
         /** @description A generation, as clients see it. */
@@ -703,6 +746,8 @@ export interface components {
             readonly type: "text";
         } | {
             readonly text: string;
+            /** @description The vendor's signature, if it gave one: it takes this thinking back only with it. */
+            readonly signature?: string | null;
             /** @enum {string} */
             readonly type: "thinking";
         } | {
@@ -1049,6 +1094,7 @@ export type Brief = components['schemas']['Brief'];
 export type CancelReason = components['schemas']['CancelReason'];
 export type Capabilities = components['schemas']['Capabilities'];
 export type ChatCompletion = components['schemas']['ChatCompletion'];
+export type CheckpointId = components['schemas']['CheckpointId'];
 export type ChunkFrame = components['schemas']['ChunkFrame'];
 export type Claim = components['schemas']['Claim'];
 export type Code = components['schemas']['Code'];
@@ -1078,6 +1124,7 @@ export type Event = components['schemas']['Event'];
 export type EventFormat = components['schemas']['EventFormat'];
 export type EventFrame = components['schemas']['EventFrame'];
 export type EventPage = components['schemas']['EventPage'];
+export type ExecutionId = components['schemas']['ExecutionId'];
 export type Free = components['schemas']['Free'];
 export type Generation = components['schemas']['Generation'];
 export type GenerationId = components['schemas']['GenerationId'];
@@ -1112,6 +1159,9 @@ export type RetryGeneration = components['schemas']['RetryGeneration'];
 export type RetryMode = components['schemas']['RetryMode'];
 export type RetryOf = components['schemas']['RetryOf'];
 export type Role = components['schemas']['Role'];
+export type RunningTool = components['schemas']['RunningTool'];
+export type SandboxId = components['schemas']['SandboxId'];
+export type SandboxState = components['schemas']['SandboxState'];
 export type ScheduledRetry = components['schemas']['ScheduledRetry'];
 export type Seq = components['schemas']['Seq'];
 export type Session = components['schemas']['Session'];
@@ -1127,6 +1177,7 @@ export type Ticket = components['schemas']['Ticket'];
 export type TicketFor = components['schemas']['TicketFor'];
 export type Timestamp = components['schemas']['Timestamp'];
 export type Title = components['schemas']['Title'];
+export type ToolOutcome = components['schemas']['ToolOutcome'];
 export type ToolSpec = components['schemas']['ToolSpec'];
 export type ToolStream = components['schemas']['ToolStream'];
 export type ToolUseId = components['schemas']['ToolUseId'];

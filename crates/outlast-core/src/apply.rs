@@ -1,6 +1,7 @@
 //! How an event changes the state. Applying an event never fails, because it already happened.
 
 mod agent;
+mod approvals;
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use crate::documents::{Touched, generation_document, segment_message};
 use crate::generation::{Counters, Phase, Progress, ScheduledRetry, Segment};
 use crate::message::{TextKind, push_text};
 use crate::{
-    Approval, Brief, Conversation, Decided, Entry, Event, Generation, GenerationId, MessageId, MessageStatus,
-    Part, RetryMode, RetryOf, Role, Seq, Stage, Timestamp,
+    Brief, Conversation, Entry, Event, Generation, GenerationId, MessageId, MessageStatus, Part, RetryMode,
+    RetryOf, Role, Seq, Stage, Timestamp,
 };
 
 /// Counted for each part of a message in addition to its bytes, so that many tiny parts reach the limit too.
@@ -169,19 +170,6 @@ impl Generation {
         segments
     }
 
-    /// Counts the time at work: what it spends waiting for a person does not count.
-    fn count_work(&mut self, before: bool, now: Timestamp) {
-        match (before, self.is_at_work()) {
-            (false, true) => self.progress.at_work_since = Some(now),
-            (true, false) => {
-                let since = self.progress.at_work_since.unwrap_or(now);
-                let worked = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
-                self.counters.worked_ms = self.counters.worked_ms.saturating_add(worked);
-            }
-            (true, true) | (false, false) => {}
-        }
-    }
-
     fn apply_event(&mut self, entry: &Entry) -> Vec<Segment> {
         self.progress.last_seq = entry.seq;
         if entry.event.is_produced() {
@@ -189,8 +177,9 @@ impl Generation {
         }
         self.charge(entry.event.answer_bytes());
         match &entry.event {
-            Event::ChatStarted { attempt, .. } => {
+            Event::ChatStarted { attempt, round, .. } => {
                 self.begin_attempt(entry, *attempt);
+                self.begin_round(*round);
                 self.streaming()
             }
             Event::AssistantSegmentStarted { message_id } => {
@@ -217,11 +206,13 @@ impl Generation {
                 self.settle(entry.seq, finish_reason.as_ref());
                 Vec::new()
             }
-            Event::ToolBegan { .. }
-            | Event::ToolOutput { .. }
-            | Event::SandboxChanged { .. }
-            | Event::MessageAdded { .. } => {
+            Event::ToolBegan { .. } | Event::ToolOutput { .. } | Event::MessageAdded { .. } => {
                 self.progress.rounds.apply(entry);
+                Vec::new()
+            }
+            Event::SandboxChanged { state, .. } => {
+                self.progress.rounds.apply(entry);
+                self.sleep(*state);
                 Vec::new()
             }
             Event::ToolEnd { message_id, tool_use_id, result, is_error, .. } => {
@@ -285,7 +276,6 @@ impl Generation {
         }
         progress.started_at = progress.started_at.or(Some(entry.ts));
         progress.phase = Phase::Running;
-        self.begin_round();
     }
 
     /// The segment whose text is arriving. A change of phase may show or hide it.
@@ -335,33 +325,6 @@ impl Generation {
         let mut segment = open.remove(place);
         segment.parts.push(result);
         vec![segment]
-    }
-
-    fn apply_to_approvals(&mut self, event: &Event) {
-        match event {
-            Event::ApprovalRequested { tool_use_id, tool_name, tool_input, hash } => {
-                self.progress.approvals.push(Approval {
-                    tool_use_id: tool_use_id.clone(),
-                    tool_name: tool_name.clone(),
-                    tool_input: tool_input.clone(),
-                    hash: hash.clone(),
-                    attempt: self.progress.attempt,
-                    decided: None,
-                });
-            }
-            Event::ApprovalResolved { tool_use_id, decision, by, reason, always, pattern } => {
-                let mut asked = self.progress.approvals.iter_mut();
-                if let Some(approval) = asked.find(|approval| approval.tool_use_id == *tool_use_id) {
-                    let (decision, by, always) = (*decision, by.clone(), *always);
-                    let (reason, pattern) = (reason.clone(), pattern.clone());
-                    approval.decided = Some(Decided { decision, by, reason, always, pattern });
-                    if !approval.hash.is_empty() {
-                        approval.tool_input = serde_json::Value::Null;
-                    }
-                }
-            }
-            _ => {}
-        }
     }
 
     /// Questions are withdrawn with what was said. Those of an agent belong to settled rounds.

@@ -59,6 +59,7 @@ pub struct Decided {
     pub always: bool,
     /// The arguments that `always` is limited to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
     pub pattern: Option<Patterns>,
 }
 

@@ -9,8 +9,14 @@ pub(crate) fn start_again(generation: &Generation, reason: &str, rules: &Rules, 
     if !goes_on(generation, rules) {
         retract(generation, generation.progress.shown.clone(), reason, entries);
     }
-    let attempt = generation.progress.attempt + 1;
-    entries.of(generation, Event::ChatStarted { model: generation.brief.model.clone(), attempt });
+    begin_attempt(generation, entries);
+}
+
+/// Begins the next attempt, and with it the next round if the tools of the last one are done.
+pub(crate) fn begin_attempt(generation: &Generation, entries: &mut Entries) {
+    let (model, attempt) = (generation.brief.model.clone(), generation.progress.attempt + 1);
+    let round = if generation.is_agent() { generation.progress.rounds.settled() + 1 } else { 0 };
+    entries.of(generation, Event::ChatStarted { model, attempt, round });
 }
 
 /// Whether the next attempt continues the text of this one, so that nothing has to be withdrawn.

@@ -36,6 +36,11 @@ impl Brief {
     /// The model that is used when a client names none.
     pub const DEFAULT_MODEL: &'static str = "default";
 
+    /// Whether the server runs tools for it, in rounds. Whoever sends a prompt runs the tools itself.
+    pub(crate) fn is_agent(&self) -> bool {
+        !self.tools.is_empty() && !self.is_for_worker() && self.prompt.is_none()
+    }
+
     /// Whether a worker produces the answer.
     pub fn is_for_worker(&self) -> bool {
         self.producer.is_some()

@@ -24,6 +24,7 @@ pub enum ToolStream {
 /// How a tool ended, where that is not told by its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
+#[schema(as = ToolOutcome)]
 pub enum Outcome {
     /// It began, and nobody can tell how far it came: the sandbox or its record of the execution is gone.
     Unknown,

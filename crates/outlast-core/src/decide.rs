@@ -115,12 +115,13 @@ fn decide_start(
     };
     entries.of_new(&generation, &request, Event::MessageAdded { message: said, resumes: false });
     let model = brief.model.clone();
+    let round = u32::from(brief.is_agent());
     let metadata = brief.metadata.filter(|metadata| !metadata.is_null()); // null and absent are the same
     let brief = Box::new(Brief { metadata, ..brief });
     let queued = Event::GenerationQueued { message_id: message, digest, retry_of: None, brief };
     entries.of_new(&generation, &request, queued);
     if busy.is_none() || when_busy == WhenBusy::Interrupt {
-        entries.of_new(&generation, &request, Event::ChatStarted { model, attempt: 1 });
+        entries.of_new(&generation, &request, Event::ChatStarted { model, attempt: 1, round });
     }
     Ok(())
 }
@@ -171,7 +172,8 @@ fn decide_retry(
         };
         entries.of_new(&generation, &request, dropped);
     }
-    let started = Event::ChatStarted { model: failed.brief.model.clone(), attempt: 1 };
+    let round = if failed.is_agent() { failed.progress.rounds.settled() + 1 } else { 0 };
+    let started = Event::ChatStarted { model: failed.brief.model.clone(), attempt: 1, round };
     entries.of_new(&generation, &request, started);
     Ok(())
 }

@@ -70,7 +70,13 @@ pub enum Event {
     /// An attempt begins: the model is called, or a worker has claimed the generation. After the tools of a round
     /// it begins the next round.
     #[serde(rename = "chat.started")]
-    ChatStarted { model: String, attempt: u32 },
+    ChatStarted {
+        model: String,
+        attempt: u32,
+        /// The round of an agent, from 1.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        round: u32,
+    },
     /// The assistant starts a new message.
     #[serde(rename = "assistant.segment.started")]
     AssistantSegmentStarted { message_id: MessageId },
@@ -198,6 +204,7 @@ pub enum Event {
         always: bool,
         /// The arguments that `always` is limited to.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(inline)]
         pattern: Option<Patterns>,
     },
     /// The token counts of the attempt, as reported by the upstream.
@@ -246,6 +253,10 @@ fn even_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) ->
 
 fn is_false(value: &bool) -> bool {
     !*value
+}
+
+fn is_zero(round: &u32) -> bool {
+    *round == 0
 }
 
 fn one() -> u32 {

@@ -234,7 +234,7 @@ impl Generation {
 
     /// Whether the server runs its tools, in rounds.
     pub fn is_agent(&self) -> bool {
-        !self.brief.tools.is_empty() && !self.brief.is_for_worker() && self.prompt_seq.is_none()
+        self.brief.is_agent() && self.prompt_seq.is_none()
     }
 
     /// Whether what it does now can be taken up by another owner as it stands: anything but a call to a model.

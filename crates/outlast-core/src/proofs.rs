@@ -1,6 +1,7 @@
 //! Tests of the promises over whole logs: the logs in `fixtures/`, a crash at every event of them, every
 //! transition, and random logs.
 
+mod agents;
 mod crashes;
 mod fixtures;
 mod races;

@@ -1,6 +1,6 @@
 //! How an interrupted agent goes on: the model is told where the run stands, and nothing that was done is done again.
 
-use crate::attempts::retract;
+use crate::attempts::{begin_attempt, retract};
 use crate::entries::Entries;
 use crate::generation::Stage;
 use crate::ids::derived;
@@ -25,8 +25,7 @@ pub(crate) fn go_on(state: &Conversation, generation: &Generation, truth: &str, 
     let said = standing(state, generation, truth);
     system_message(state, generation, said, !answers, entries); // an answer goes on with its next attempt
     if answers {
-        let (model, attempt) = (generation.brief.model.clone(), progress.attempt + 1);
-        entries.of(generation, Event::ChatStarted { model, attempt });
+        begin_attempt(generation, entries);
     }
 }
 

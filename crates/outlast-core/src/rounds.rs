@@ -3,6 +3,7 @@
 
 use serde_json::Value;
 
+use crate::attempts::begin_attempt;
 use crate::entries::Entries;
 use crate::generation::Stage;
 use crate::ids::derived;
@@ -214,8 +215,7 @@ pub(crate) fn next_round(generation: &Generation, rules: &Rules, entries: &mut E
         entries.of(generation, Event::ChatError { error_message, code: code.to_owned() });
         return;
     }
-    let attempt = generation.progress.attempt + 1;
-    entries.of(generation, Event::ChatStarted { model: generation.brief.model.clone(), attempt });
+    begin_attempt(generation, entries);
 }
 
 fn used_up(generation: &Generation, rules: &Rules, entries: &Entries) -> Option<(&'static str, String)> {

@@ -153,6 +153,26 @@ impl Conversation {
 }
 
 impl Generation {
+    /// Counts the time at work: what it spends waiting for a person does not count.
+    pub(super) fn count_work(&mut self, before: bool, now: Timestamp) {
+        match (before, self.is_at_work()) {
+            (false, true) => self.progress.at_work_since = Some(now),
+            (true, false) => {
+                let since = self.progress.at_work_since.unwrap_or(now);
+                let worked = u64::try_from(now.since(since).as_millis()).unwrap_or(u64::MAX);
+                self.counters.worked_ms = self.counters.worked_ms.saturating_add(worked);
+            }
+            (true, true) | (false, false) => {}
+        }
+    }
+
+    /// A generation that waits for a person sleeps with its sandbox.
+    pub(super) fn sleep(&mut self, state: SandboxState) {
+        let waits = self.progress.phase == Phase::Running && self.waits_for_a_decision();
+        let sleeps = matches!(state, SandboxState::Paused | SandboxState::Killed);
+        self.progress.rounds.paused = waits && sleeps;
+    }
+
     /// The answer is complete. From here on it can only be added to.
     pub(super) fn settle(&mut self, seq: Seq, finish_reason: Option<&String>) {
         let progress = &mut self.progress;
@@ -172,17 +192,13 @@ impl Generation {
         (self.counters.failures, self.counters.lost_in_a_row, self.counters.answer_bytes) = (0, 0, 0);
     }
 
-    pub(super) fn begin_round(&mut self) {
-        if !self.is_agent() {
-            return;
-        }
+    pub(super) fn begin_round(&mut self, round: u32) {
         let rounds = &mut self.progress.rounds;
-        rounds.resuming = false;
-        match (rounds.round, rounds.stage) {
-            (0, _) => rounds.round = rounds.inherited + 1,
-            (_, Stage::Answering) => {}
-            (round, Stage::Tools | Stage::Finishing) => {
-                (rounds.round, rounds.stage) = (round + 1, Stage::Answering);
+        (rounds.round, rounds.resuming, rounds.paused) = (round, false, false);
+        match rounds.stage {
+            Stage::Answering => {}
+            Stage::Tools | Stage::Finishing => {
+                rounds.stage = Stage::Answering;
                 rounds.unknown.clear();
                 rounds.lost = 0;
                 self.start_counting(); // the output of the tools counts for the round that had them
@@ -257,7 +273,6 @@ impl Rounds {
             }
             Event::SandboxChanged { sandbox_id, state, .. } => {
                 self.woken = false;
-                self.paused = matches!(state, SandboxState::Paused | SandboxState::Killed);
                 self.sandbox = (!state.is_gone()).then(|| sandbox_id.clone());
                 if state.is_gone() {
                     self.executions.clear(); // what has no end by now begins again in the next one

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::live;
+use crate::attempts::begin_attempt;
 use crate::entries::Entries;
 use crate::generation::Phase;
 use crate::json::json_bytes;
@@ -33,8 +34,7 @@ pub(super) fn decide_claim(
         let reason = "restarted by its worker".to_owned();
         entries.of(generation, Event::AttemptRetracted { attempt, message_ids, reason });
     }
-    let attempt = progress.attempt + 1;
-    entries.of(generation, Event::ChatStarted { model: generation.brief.model.clone(), attempt });
+    begin_attempt(generation, entries);
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use crate::{
     WhenBusy,
 };
 
+mod agents;
 mod tools;
 mod workers;
 
@@ -56,6 +57,22 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("worker-takes-back-its-question", workers::worker_takes_back_its_question),
     ("worker-claims-while-a-person-is-asked", workers::worker_claims_while_a_person_is_asked),
     ("worker-takes-back-all-it-asked", workers::worker_takes_back_all_it_asked),
+    ("agent-two-rounds", agents::two_rounds),
+    ("agent-tool-running", agents::tool_running),
+    ("agent-approval-paused", agents::approval_paused),
+    ("agent-approval-woken", agents::approval_woken),
+    ("agent-approval-paused-killed-restored", agents::approval_paused_killed_restored),
+    ("agent-always-allowed", agents::always_allowed),
+    ("agent-tool-cancelled", agents::tool_cancelled),
+    ("agent-tool-superseded", agents::tool_superseded),
+    ("agent-tool-lost-and-resumed", agents::tool_lost_and_resumed),
+    ("agent-sandbox-lost-and-restored", agents::sandbox_lost_and_restored),
+    ("agent-sandbox-unavailable-and-retried", agents::sandbox_unavailable_and_retried),
+    ("agent-checkpoint-failed", agents::checkpoint_failed),
+    ("agent-interrupted-and-resumed", agents::agent_interrupted_and_resumed),
+    ("agent-failed-and-continued", agents::agent_failed_and_continued),
+    ("agent-round-retried", agents::agent_round_retried),
+    ("agent-used-up", agents::used_up),
 ];
 
 fn started() -> World {

@@ -52,7 +52,7 @@ pub(crate) fn continuing(generation: &str, failed: &str) -> Past {
 }
 
 pub(crate) fn started(generation: &str, attempt: u32) -> Past {
-    of(generation, Event::ChatStarted { model: "default".into(), attempt })
+    of(generation, Event::ChatStarted { model: "default".into(), attempt, round: 0 })
 }
 
 pub(crate) fn running(generation: &str) -> Past {
