@@ -3,8 +3,10 @@
 mod contract;
 mod memory;
 mod open;
+mod postgres;
 mod sqlite;
 
+mod chunk;
 mod instances;
 mod mailbox;
 mod owners;
@@ -23,4 +25,5 @@ pub use contract::{
 pub use faulty::{Faults, FaultyStore, Rates};
 pub use memory::MemoryStore;
 pub use open::{Opened, open};
+pub use postgres::{Options as PostgresOptions, PostgresStore};
 pub use sqlite::{Options as SqliteOptions, SqliteStore};

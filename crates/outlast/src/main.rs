@@ -50,7 +50,7 @@ struct Serve {
     /// Data folder
     #[arg(long, value_name = "FOLDER")]
     data: Option<PathBuf>,
-    /// Store, for example memory: or sqlite:PATH
+    /// Store, for example memory:, sqlite:PATH or postgres://USER@HOST/DATABASE
     #[arg(long, value_name = "URL")]
     store: Option<String>,
     /// Listen on an address that others can reach, although nobody has to log in
@@ -117,8 +117,8 @@ async fn start(serve: Serve) -> anyhow::Result<Server> {
         );
     }
     // Without the URL, which may hold a password; the store says what is wrong with it.
-    let opened =
-        outlast_store::open(&config.store.url, &config.server.data).context("cannot open the store")?;
+    let opened = outlast_store::open(&config.store.url, &config.server.data).await;
+    let opened = opened.context("cannot open the store")?;
     let engine = Engine::new(Parts {
         store: opened.store.clone(),
         models: models::open(&config.models)?,
