@@ -63,10 +63,10 @@ export interface Approval extends CallOptions, Optional<server.Decide, "hash" | 
   readonly decision: server.Decision;
 }
 
-/** A field that is left out stays as it is. */
-export interface ConversationChange extends CallOptions, Optional<server.ConversationChange, "metadata"> {
-  /** Null clears the title. */
+/** A field that is left out stays as it is; null clears it. */
+export interface ConversationChange extends CallOptions {
   readonly title?: server.ConversationChange["title"];
+  readonly metadata?: server.ConversationChange["metadata"];
 }
 
 export interface CreateConversation

@@ -22,6 +22,14 @@ function log(name: string): OutlastEvent[] {
   return lines.map((line) => parseEvent(line)!);
 }
 
+/** The server's view before the first line and after every line. */
+function serverViews(name: string): View[] {
+  const changes: Partial<View>[] = JSON.parse(readFileSync(new URL(`${name}.views.json`, folder), "utf8"));
+  const views = [beginning()];
+  for (const change of changes) views.push({ ...views.at(-1)!, ...change });
+  return views;
+}
+
 const beginning = (): View => emptyView("conv_fixture", "2026-01-01T00:00:00.000Z");
 const throughJson = (view: View): View => JSON.parse(JSON.stringify(view));
 
@@ -39,6 +47,19 @@ describe("every fixture folds to the view that the server has", () => {
       const snapshot = { type: "snapshot", payload: before, seq: cut } as OutlastEvent;
       const after = applyAll(apply(beginning(), snapshot), events.slice(cut));
       expect(throughJson(after), `cut after line ${cut}`).toEqual(expected);
+    }
+  });
+
+  it.each(logsIn(""))("%s, at every line and from the server's view at any earlier one", (name) => {
+    const events = log(name);
+    const views = serverViews(name);
+    for (let start = 0; start <= events.length; start += 1) {
+      const snapshot = { type: "snapshot", payload: views[start], seq: start } as OutlastEvent;
+      let view = apply(beginning(), snapshot);
+      for (let line = start + 1; line <= events.length; line += 1) {
+        view = apply(view, events[line - 1]!);
+        expect(throughJson(view), `from ${start} to ${line}`).toEqual(views[line]);
+      }
     }
   });
 });

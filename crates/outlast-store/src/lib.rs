@@ -1,6 +1,7 @@
-//! The log of every conversation, behind one small contract.
+//! Stores for the logs of conversations, behind one small contract.
 
 mod contract;
+mod items;
 mod memory;
 mod open;
 mod postgres;
@@ -23,7 +24,8 @@ pub use contract::{
     Mail, MailId, Newest, PAGE_BYTES, Query, Record, Store, StoreError, Table,
 };
 pub use faulty::{Faults, FaultyStore, Rates};
+pub use items::{Item, ItemQuery, Items, ListedItems, PutError};
 pub use memory::MemoryStore;
-pub use open::{Opened, open};
+pub use open::{Opened, open, open_items};
 pub use postgres::{Options as PostgresOptions, PostgresStore};
 pub use sqlite::{Options as SqliteOptions, SqliteStore};

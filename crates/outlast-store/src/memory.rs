@@ -21,6 +21,10 @@ use crate::owners::Owners;
 use crate::page::{self, DocumentPage, Page};
 use crate::wakes::Wakes;
 
+mod items;
+
+use items::KeptItems;
+
 /// Forgets everything when the last handle is dropped.
 pub struct MemoryStore {
     instance: InstanceId,
@@ -29,6 +33,7 @@ pub struct MemoryStore {
 
 struct Shared {
     kept: Mutex<Kept>,
+    items: Mutex<KeptItems>,
     wakes: Wakes,
     mailbox: Mailbox,
     clock: Box<dyn Fn() -> Duration + Send + Sync>,
@@ -43,7 +48,7 @@ struct Kept {
 
 #[derive(Default)]
 struct Log {
-    // Not the largest key of `records`: those at the end may have been trimmed.
+    // Not the same as the largest key of `records`, because the last records may have been trimmed.
     last: Seq,
     records: BTreeMap<Seq, Bytes>,
 }
@@ -55,7 +60,6 @@ impl Log {
 }
 
 impl MemoryStore {
-    /// An empty store.
     pub fn new() -> Self {
         let began = tokio::time::Instant::now();
         Self::with_clock(move || began.elapsed())
@@ -70,7 +74,13 @@ impl MemoryStore {
             documents: BTreeMap::new(),
         };
         let (wakes, mailbox) = (Wakes::default(), Mailbox::default());
-        let shared = Shared { kept: Mutex::new(kept), wakes, mailbox, clock: Box::new(clock) };
+        let shared = Shared {
+            kept: Mutex::new(kept),
+            items: Mutex::default(),
+            wakes,
+            mailbox,
+            clock: Box::new(clock),
+        };
         Self { instance: InstanceId("one".to_owned()), shared: Arc::new(shared) }
     }
 
@@ -244,7 +254,7 @@ impl Store for MemoryStore {
 }
 
 impl Kept {
-    /// The new end of the log, if it has grown.
+    /// Returns the new end of the log if it has grown.
     fn append(&mut self, append: &Append) -> Result<Option<Seq>, AppendError> {
         self.owners.admit(&append.conversation, append.fence)?;
         let last = self.logs.get(&append.conversation).map_or(Seq::ZERO, |log| log.last);

@@ -28,6 +28,7 @@ use crate::wakes::Wakes;
 mod batch;
 mod connect;
 mod documents;
+mod items;
 mod listener;
 mod reads;
 mod schema;

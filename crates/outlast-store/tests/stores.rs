@@ -1,4 +1,4 @@
-//! Every store passes the same suite.
+//! Runs the conformance suite against every store.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ mod sqlite {
     }));
 }
 
-/// The same with limits so small that records are settled and cut off all the time.
+/// With limits so small that records are settled and cut off all the time.
 mod tiny_sqlite {
     use super::*;
 

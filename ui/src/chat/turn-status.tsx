@@ -63,6 +63,9 @@ function Status({ chat }: { readonly chat: UseConversation }): ReactNode {
           <Again chat={chat} generation={generation} />
         </TurnCard>
       );
+    default:
+      generation.status satisfies never; // of a newer server
+      return null;
   }
 }
 

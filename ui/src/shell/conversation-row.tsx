@@ -8,12 +8,15 @@ import { Link } from "./link";
 import { RenameField } from "./rename-field";
 import { titleOf } from "./title";
 
-/** The dot beside the title. A conversation that is idle or complete has none. */
-const STATES: Partial<Readonly<Record<ConversationStatus, readonly [string, string]>>> = {
+/** The dot beside the title and what it means. Null where nothing is under way and nobody has to act. */
+const STATES: Readonly<Record<ConversationStatus, readonly [string, string] | null>> = {
+  idle: null,
   generating: ["live", "answering"],
   awaiting_approval: ["waits", "waiting for your decision"],
   paused: ["waits", "paused"],
   interrupted: ["waits", "interrupted"],
+  complete: null,
+  cancelled: null,
   error: ["failed", "failed"],
 };
 
@@ -52,7 +55,7 @@ export const ConversationRow = memo(function ConversationRow(props: Conversation
         onFollow={onOpen}
       >
         <bdi>{title}</bdi>
-        {state !== undefined && (
+        {state && (
           <span className={`dot dot-${state[0]}`} title={state[1]}>
             <span className="visually-hidden">, {state[1]}</span>
           </span>

@@ -61,6 +61,14 @@ CREATE INDEX generations_by_status ON stored_generations (status, ord, id);
 CREATE INDEX generations_by_user ON stored_generations (user_id, status, ord, id);
 CREATE INDEX generations_by_due ON stored_generations (due, id) WHERE due IS NOT NULL;
 
+CREATE TABLE items (
+    kind text COLLATE "C" NOT NULL, id text COLLATE "C" NOT NULL, user_id text COLLATE "C" NOT NULL,
+    ord bigint NOT NULL, due bigint, version bigint NOT NULL, body text NOT NULL, PRIMARY KEY (kind, id)
+);
+CREATE INDEX items_by_order ON items (kind, ord, id);
+CREATE INDEX items_by_user ON items (kind, user_id, ord, id);
+CREATE INDEX items_by_due ON items (kind, due, id) WHERE due IS NOT NULL;
+
 CREATE TABLE mail (
     id           text COLLATE "C" PRIMARY KEY,
     number       bigint GENERATED ALWAYS AS IDENTITY,

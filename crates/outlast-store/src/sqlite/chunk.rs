@@ -1,4 +1,4 @@
-//! Chunks of records in `log`.
+//! Chunks of records in the table `log`.
 
 use outlast_core::Seq;
 use rusqlite::Connection;
@@ -7,7 +7,6 @@ pub(super) use crate::chunk::Chunk;
 use crate::sqlite::sql_int;
 
 impl Chunk {
-    /// Writes the chunk into `log`.
     pub(super) fn insert(&self, db: &Connection, conversation: &str) -> rusqlite::Result<()> {
         let sql = "INSERT INTO log (conversation, first_seq, last_seq, bytes) VALUES (?1, ?2, ?3, ?4)";
         let params = (conversation, sql_int(self.first.0), sql_int(self.last.0), &self.bytes);

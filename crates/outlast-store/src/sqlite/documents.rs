@@ -1,4 +1,4 @@
-//! Documents in their tables: put, removed, found by their keys.
+//! The SQL for documents: put, remove, and find by key.
 
 use outlast_core::{ConversationId, Seq, UserId};
 use rusqlite::types::Value;
@@ -8,7 +8,7 @@ use crate::contract::{Change, Document, Limit, Query, Table};
 use crate::page::DocumentPage;
 use crate::sqlite::sql_int;
 
-/// Applies one change. False if it should keep the state of a conversation that does not exist.
+/// Applies one change. Returns false if it should keep the state of a conversation that does not exist.
 pub(super) fn apply(db: &Connection, change: &Change) -> rusqlite::Result<bool> {
     match change {
         Change::Put(document) => put(db, document),
@@ -29,7 +29,7 @@ pub(super) fn apply(db: &Connection, change: &Change) -> rusqlite::Result<bool> 
     }
 }
 
-// An update in place: `INSERT OR REPLACE` would delete the row and every index entry first.
+// An upsert, because `INSERT OR REPLACE` would first delete the row and every index entry.
 macro_rules! put_sql {
     ($table:literal $(, $due:literal, $value:literal)?) => {
         concat!(
@@ -85,7 +85,6 @@ fn put(db: &Connection, document: &Document) -> rusqlite::Result<bool> {
     Ok(true)
 }
 
-/// One document by id.
 pub(super) fn get(db: &Connection, table: Table, id: &str) -> rusqlite::Result<Option<Document>> {
     let sql = match table {
         Table::Conversations => select_sql!(

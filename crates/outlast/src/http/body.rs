@@ -1,4 +1,4 @@
-//! What clients send, checked: JSON bodies, ids in paths, and request ids.
+//! Extractors that check what clients send: JSON bodies, ids in paths, and request ids.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use axum::http::request::Parts;
 use http_body_util::{BodyExt, Limited};
 use outlast_core::RequestId;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::error::Category;
 use tokio::time::timeout;
 use utoipa::ToSchema;
@@ -17,9 +17,9 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::Problem;
 
-/// A body must have arrived within this time. A client that needs longer holds a connection for nothing.
+/// A body must have arrived within this time, so that a slow client does not hold a connection.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Request ids are stored with every event of their generation.
+/// The maximum length of a request id, which is stored with every event of its generation.
 pub(crate) const REQUEST_ID_BYTES_MAX: usize = 200;
 
 /// A JSON body. Bad JSON is 400; an unknown field or a wrong type is 422 and named.
@@ -30,7 +30,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Json<T>, Problem> {
         let bytes = read(request, app.0.body_bytes).await?;
-        // An empty body is an empty object: all its fields may be optional.
+        // An empty body counts as an empty object, because all fields may be optional.
         let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes };
         parse(&bytes).map(Json)
     }
@@ -46,7 +46,7 @@ async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // Serde would accept a list for an object, field by field.
+    // Serde would accept a list in place of an object.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::invalid("", "must be an object"));
     }
@@ -56,9 +56,16 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         let inner = error.into_inner();
         match inner.classify() {
             Category::Data => Problem::invalid(path.trim_matches('.'), inner),
-            // Valid JSON, but more than serde_json reads: twice what any field may have.
+            // Valid JSON, but nested deeper than serde_json reads, which is twice as deep as any field may be.
             Category::Syntax if inner.to_string().starts_with("recursion limit") => {
                 Problem::invalid(path.trim_matches('.'), super::free::too_deep())
+            }
+            // Serde reads a list as an object, field by field, and stumbles over what is left of it.
+            Category::Syntax
+                if inner.to_string().starts_with("trailing characters")
+                    && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() =>
+            {
+                Problem::invalid(path.trim_matches('.'), "must be an object")
             }
             Category::Syntax | Category::Eof | Category::Io => not_json(&inner),
         }
@@ -71,7 +78,7 @@ fn not_json(error: &serde_json::Error) -> Problem {
     Problem::bad_json(format!("the body is not valid JSON: {error}"))
 }
 
-/// The id in a path. One that is not UTF-8 names nothing.
+/// The id in a path. One that is not UTF-8 is not found.
 pub(crate) struct Id<T>(pub(crate) T);
 
 impl<T: for<'a> From<&'a str>> FromRequestParts<App> for Id<T> {
@@ -97,8 +104,8 @@ impl<T: for<'a> From<&'a str>, U: for<'a> From<&'a str>> FromRequestParts<App> f
     }
 }
 
-/// The body of a request that needs nothing but may carry a request id, because every POST may. Doing it
-/// twice is harmless, so the id is checked and not kept.
+/// The body of a request without fields of its own. Like every POST it may have a request id, which is checked but
+/// not stored, because repeating the request is harmless.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct NoFields {
@@ -112,7 +119,7 @@ impl NoFields {
     }
 }
 
-/// The request id: in the body, or in the header that means the same.
+/// The request id, from the body or from the header `Idempotency-Key`.
 pub(crate) fn request_id(headers: &HeaderMap, body: Option<String>) -> Result<Option<RequestId>, Problem> {
     let header = headers.get("idempotency-key").map(|value| value.to_str().unwrap_or_default());
     let visible = |id: &str| id.bytes().all(|byte| byte.is_ascii_graphic());
