@@ -73,7 +73,7 @@ struct SettingsFlags {
     /// Data folder
     #[arg(long, value_name = "FOLDER", global = true)]
     data: Option<PathBuf>,
-    /// Store, for example memory: or sqlite:PATH
+    /// Store, for example memory:, sqlite:PATH or postgres://USER@HOST/DATABASE
     #[arg(long, value_name = "URL", global = true)]
     store: Option<String>,
 }
@@ -147,8 +147,8 @@ async fn serve(flags: Serve) -> ExitCode {
 
 async fn keys(command: KeysCommand, settings: SettingsFlags) -> anyhow::Result<()> {
     let config = settings.load()?;
-    let items =
-        outlast_store::open_items(&config.store.url, &config.server.data).context("cannot open the store")?;
+    let items = outlast_store::open_items(&config.store.url, &config.server.data).await;
+    let items = items.context("cannot open the store")?;
     command.run(&*items).await
 }
 
@@ -164,8 +164,8 @@ async fn start(flags: Serve) -> anyhow::Result<Server> {
         config.server.listen = listen;
     }
     // Without the URL, which may contain a password. The store's error says what is wrong with it.
-    let opened =
-        outlast_store::open(&config.store.url, &config.server.data).context("cannot open the store")?;
+    let opened = outlast_store::open(&config.store.url, &config.server.data).await;
+    let opened = opened.context("cannot open the store")?;
     let jwt = match &config.jwt {
         Some(section) => Some(section.open().await?),
         None => None,
