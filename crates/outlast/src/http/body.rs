@@ -51,27 +51,40 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::invalid("", "must be an object"));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let parsed: T = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let path = error.path().to_string();
-        let inner = error.into_inner();
-        match inner.classify() {
-            Category::Data => Problem::invalid(path.trim_matches('.'), inner),
-            // Valid JSON, but more than serde_json reads: twice what any field may have.
-            Category::Syntax if inner.to_string().starts_with("recursion limit") => {
-                Problem::invalid(path.trim_matches('.'), super::free::too_deep())
-            }
-            // Serde reads a list as an object, field by field, and stumbles over what is left of it.
-            Category::Syntax
-                if inner.to_string().starts_with("trailing characters")
-                    && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() =>
-            {
-                Problem::invalid(path.trim_matches('.'), "must be an object")
-            }
-            Category::Syntax | Category::Eof | Category::Io => not_json(&inner),
-        }
-    })?;
+    let parsed: T =
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| explain(bytes, error))?;
     deserializer.end().map_err(|error| not_json(&error))?;
     Ok(parsed)
+}
+
+/// Why a body cannot be read, in terms of the body.
+fn explain(bytes: &[u8], error: serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    // Reading stops at the first field that is wrong, but what follows may not even be JSON.
+    if let Err(error) = serde_json::from_slice::<IgnoredAny>(bytes) {
+        return not_json(&error);
+    }
+    let path = error.path().to_string();
+    let (path, inner) = (path.trim_matches('.'), error.into_inner());
+    let detail = inner.to_string();
+    // Twice what any field may have is more than serde_json reads.
+    if detail.starts_with("recursion limit") {
+        return Problem::invalid(path, super::free::too_deep());
+    }
+    // Serde reads a list as an object, field by field, and stumbles over what is left of it.
+    let is_no_object = detail.contains("expected struct ") || detail.contains(" tagged enum ");
+    if is_no_object || detail.starts_with("trailing characters") {
+        return Problem::invalid(path, "must be an object");
+    }
+    if inner.classify() != Category::Data {
+        return not_json(&inner); // a number or an escape that no value can hold
+    }
+    for (wrong, words) in [("missing field `", "is missing"), ("duplicate field `", "is given twice")] {
+        if let Some(field) = detail.strip_prefix(wrong).and_then(|rest| rest.split('`').next()) {
+            let path = if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") };
+            return Problem::invalid(&path, words);
+        }
+    }
+    Problem::invalid(path, detail)
 }
 
 fn not_json(error: &serde_json::Error) -> Problem {
