@@ -899,6 +899,7 @@ export interface components {
         readonly Timestamp: string;
         /** @description A conversation's title. */
         readonly Title: string;
+        readonly ToolName: string;
         /** @description A tool that the model may ask for. */
         readonly ToolSpec: {
             /** @description Its name. */
@@ -995,7 +996,7 @@ export interface components {
         };
         readonly WorkerTool: {
             readonly toolUseId: components["schemas"]["ToolUseId"];
-            readonly toolName: string;
+            readonly toolName: components["schemas"]["ToolName"];
             readonly toolInput: components["schemas"]["Free"];
         };
         readonly WorkerToolEnd: {
@@ -1102,6 +1103,7 @@ export type StreamOptions = components['schemas']['StreamOptions'];
 export type TextPart = components['schemas']['TextPart'];
 export type Timestamp = components['schemas']['Timestamp'];
 export type Title = components['schemas']['Title'];
+export type ToolName = components['schemas']['ToolName'];
 export type ToolSpec = components['schemas']['ToolSpec'];
 export type ToolStream = components['schemas']['ToolStream'];
 export type ToolUseId = components['schemas']['ToolUseId'];

@@ -12,6 +12,7 @@ use utoipa_axum::routes;
 use super::App;
 use super::body::{Json, TwoIds, request_id};
 use super::error::Problem;
+use super::free::{Sentences, Short};
 use super::generations::Outcome;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -24,7 +25,8 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 pub(crate) struct DecisionBody {
     decision: Decision,
     /// Why, for the record.
-    reason: Option<String>,
+    #[schema(value_type = Option<String>, max_length = 2048)]
+    reason: Option<Sentences>,
     /// Whether the decision is meant for every later call of this tool.
     #[serde(default)]
     always: bool,
@@ -53,6 +55,7 @@ async fn submit(
     let DecisionBody { decision, reason, always, hash, request_id: name } = body;
     request_id(&headers, name)?;
     let user = app.user();
+    let reason = reason.map(|Short(reason)| reason);
     let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };
     let decision = ToolDecision { tool_use_id, hash, decided };
     Ok(axum::Json(app.engine().decide(&user, &id, decision).await?.into()))

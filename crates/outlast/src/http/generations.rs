@@ -16,7 +16,7 @@ use utoipa_axum::routes;
 use super::App;
 use super::body::{Id, Json, NoFields, request_id};
 use super::error::Problem;
-use super::free::Metadata;
+use super::free::{Metadata, Short, Word};
 use super::query::{PageQuery, Query};
 use super::streamed::StreamedJson;
 
@@ -41,7 +41,8 @@ pub(crate) struct StartBody {
     #[schema(value_type = ContentForm)]
     content: Content,
     /// One of `GET /v1/models`.
-    model: Option<String>,
+    #[schema(value_type = Option<String>, max_length = 200)]
+    model: Option<Word>,
     /// Idempotency key: repeating the request does nothing twice.
     #[schema(min_length = 1, max_length = 200)]
     request_id: Option<String>,
@@ -130,7 +131,7 @@ impl StartBody {
             request: request_id(headers, self.request_id)?,
             when_busy: self.when_busy.into(),
             brief: Brief {
-                model: self.model.unwrap_or_else(|| Brief::DEFAULT_MODEL.to_owned()),
+                model: self.model.map_or_else(|| Brief::DEFAULT_MODEL.to_owned(), |Short(model)| model),
                 system: self.system,
                 metadata: self.metadata.map(Value::from),
                 producer: self.producer,

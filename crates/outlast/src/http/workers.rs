@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use super::App;
 use super::body::{Id, Json, request_id};
 use super::error::Problem;
-use super::free::{Free, ToolUseId};
+use super::free::{Free, Sentences, Short, ToolName, ToolUseId, Word};
 use super::query::Whole;
 
 /// Events in one batch: a worker with more should send more often.
@@ -99,7 +99,7 @@ struct Text {
 #[schema(as = WorkerTool)]
 struct Tool {
     tool_use_id: ToolUseId,
-    tool_name: String,
+    tool_name: ToolName,
     tool_input: Free,
 }
 
@@ -135,24 +135,27 @@ struct Usage {
 #[schema(as = WorkerDone)]
 struct Done {
     #[serde(default = "stop")]
-    finish_reason: String,
+    #[schema(value_type = String, max_length = 200)]
+    finish_reason: Word,
 }
 
-fn stop() -> String {
-    "stop".to_owned()
+fn stop() -> Word {
+    Short("stop".to_owned())
 }
 
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = WorkerFailed)]
 struct Failed {
-    error_message: String,
+    #[schema(value_type = String, max_length = 2048)]
+    error_message: Sentences,
     #[serde(default = "producer_failed")]
-    code: String,
+    #[schema(value_type = String, max_length = 200)]
+    code: Word,
 }
 
-fn producer_failed() -> String {
-    "producer_failed".to_owned()
+fn producer_failed() -> Word {
+    Short("producer_failed".to_owned())
 }
 
 /// Where a worker stands.
@@ -257,7 +260,11 @@ fn batch(body: AppendBody) -> Result<WorkerBatch, Problem> {
             Made::Thinking(Text { text }) => {
                 pieces.push(Piece::Text { kind: TextKind::Thinking, text, chunks: 1 });
             }
-            Made::Tool(Tool { tool_use_id: ToolUseId(id), tool_name: name, tool_input: Free(input) }) => {
+            Made::Tool(Tool {
+                tool_use_id: ToolUseId(id),
+                tool_name: ToolName(name),
+                tool_input: Free(input),
+            }) => {
                 pieces.push(Piece::ToolCall { id, name, input });
             }
             Made::ToolOutput(ToolOutput { tool_use_id: ToolUseId(id), stream, text }) => {
@@ -266,14 +273,18 @@ fn batch(body: AppendBody) -> Result<WorkerBatch, Problem> {
             Made::ToolEnd(ToolEnd { tool_use_id: ToolUseId(id), result: Free(result), is_error }) => {
                 pieces.push(Piece::ToolEnd { id, result, is_error });
             }
-            Made::Approval(Tool { tool_use_id: ToolUseId(id), tool_name: name, tool_input: Free(input) }) => {
+            Made::Approval(Tool {
+                tool_use_id: ToolUseId(id),
+                tool_name: ToolName(name),
+                tool_input: Free(input),
+            }) => {
                 pieces.push(Piece::Approval { id, name, input });
             }
             Made::Usage(Usage { input_tokens: Whole(input_tokens), output_tokens: Whole(output_tokens) }) => {
                 pieces.push(Piece::Usage { input_tokens, output_tokens });
             }
-            Made::Done(Done { finish_reason: reason }) => end = Some(WorkerEnd::Done { reason }),
-            Made::Failed(Failed { error_message: message, code }) => {
+            Made::Done(Done { finish_reason: Short(reason) }) => end = Some(WorkerEnd::Done { reason }),
+            Made::Failed(Failed { error_message: Short(message), code: Short(code) }) => {
                 end = Some(WorkerEnd::Failed { message, code });
             }
         }
