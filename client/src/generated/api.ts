@@ -68,7 +68,7 @@ export interface components {
             /** @description `lastSeq` of the last response: where this batch continues. */
             readonly expectedSeq: components["schemas"]["Whole"];
             readonly events: readonly components["schemas"]["WorkerEvent"][];
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         readonly Approval: {
             readonly toolUseId: string;
@@ -143,7 +143,7 @@ export interface components {
             readonly background?: boolean | null;
             readonly threadId?: string | null;
             readonly messageId?: string | null;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
             readonly whenBusy?: components["schemas"]["WhenBusy"] | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
         } & {
@@ -157,7 +157,7 @@ export interface components {
         readonly Claim: {
             /** @description Whether what the previous worker appended stays. */
             readonly keep?: boolean;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         readonly Code: components["schemas"]["ProblemCode"] | string;
         readonly CompletionContent: string | readonly components["schemas"]["CompletionPart"][];
@@ -224,7 +224,7 @@ export interface components {
         readonly ConversationChange: {
             readonly title?: components["schemas"]["Title"] | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         /** @description A conversation: one log, one owner. */
         readonly ConversationId: string;
@@ -263,8 +263,7 @@ export interface components {
         readonly CreateConversation: {
             readonly title?: components["schemas"]["Title"] | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
-            /** @description Idempotency key: repeating the request creates nothing twice. */
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         readonly Decide: {
             readonly decision: components["schemas"]["Decision"];
@@ -274,7 +273,7 @@ export interface components {
             readonly always?: boolean;
             /** @description The `hash` of the question that was shown. Refused if the question has changed since. */
             readonly hash?: string | null;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         /** @description What a person decided. */
         readonly Decided: {
@@ -591,8 +590,10 @@ export interface components {
         };
         readonly Heartbeat: {
             readonly epoch: components["schemas"]["Whole"];
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
+        /** @description The client's name for a request. */
+        readonly IdempotencyKey: string;
         readonly ImageUrl: {
             readonly url: string;
         };
@@ -680,11 +681,11 @@ export interface components {
             readonly data: readonly components["schemas"]["Model"][];
         };
         /**
-         * @description The body of a request that needs nothing but may carry a request id, because every POST may. Doing it
-         *     twice is harmless, so the id is checked and not kept.
+         * @description The body of a request that needs nothing but may carry a request id, because every POST may. Where doing
+         *     something twice is harmless, the id is checked and not kept.
          */
         readonly NoFields: {
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         readonly NotBlank: string;
         /** @description What a command did. `success` is false if the generation had ended before. */
@@ -808,7 +809,7 @@ export interface components {
         readonly RetryGeneration: {
             /** @description `retry` drops the partial answer, `continue` keeps it. */
             readonly mode?: components["schemas"]["RetryMode"];
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         /**
          * @description What becomes of a failed generation's partial answer.
@@ -860,8 +861,7 @@ export interface components {
             readonly content: components["schemas"]["Content"];
             /** @description One of `GET /v1/models`. */
             readonly model?: string | null;
-            /** @description Idempotency key: repeating the request does nothing twice. */
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
             readonly whenBusy?: components["schemas"]["WhenBusy"];
             /** @description This version runs no tools: must be empty. */
             readonly tools?: readonly string[] | null;
@@ -1065,6 +1065,7 @@ export type GenerationPage = components['schemas']['GenerationPage'];
 export type GenerationStatus = components['schemas']['GenerationStatus'];
 export type Health = components['schemas']['Health'];
 export type Heartbeat = components['schemas']['Heartbeat'];
+export type IdempotencyKey = components['schemas']['IdempotencyKey'];
 export type ImageUrl = components['schemas']['ImageUrl'];
 export type Job = components['schemas']['Job'];
 export type JobStatus = components['schemas']['JobStatus'];

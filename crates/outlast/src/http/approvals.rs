@@ -1,7 +1,6 @@
 //! A person's decision about a tool call that waits for it.
 
 use axum::extract::State;
-use axum::http::HeaderMap;
 use outlast_core::{Decided, Decision, GenerationId};
 use outlast_engine::ToolDecision;
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Json, TwoIds, request_id};
+use super::body::{Json, RequestName, TwoIds};
 use super::error::Problem;
 use super::free::{Sentences, Short};
 use super::generations::Outcome;
@@ -33,8 +32,8 @@ pub(crate) struct DecisionBody {
     /// The `hash` of the question that was shown. Refused if the question has changed since.
     #[schema(max_length = 200)]
     hash: Option<String>,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 /// Approve or deny a tool call
@@ -49,11 +48,9 @@ pub(crate) struct DecisionBody {
 async fn submit(
     State(app): State<App>,
     TwoIds(id, tool_use_id): TwoIds<GenerationId, String>,
-    headers: HeaderMap,
     Json(body): Json<DecisionBody>,
 ) -> Result<axum::Json<Outcome>, Problem> {
-    let DecisionBody { decision, reason, always, hash, request_id: name } = body;
-    request_id(&headers, name)?;
+    let DecisionBody { decision, reason, always, hash, .. } = body;
     let user = app.user();
     let reason = reason.map(|Short(reason)| reason);
     let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };

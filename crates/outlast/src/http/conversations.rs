@@ -10,7 +10,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Json, request_id};
+use super::body::{Id, Json, RequestName, request_id};
 use super::error::Problem;
 use super::free::{Metadata, Title};
 use super::query::{PageQuery, Query, Whole, limit};
@@ -33,8 +33,7 @@ pub(crate) struct CreateConversation {
     title: Option<Title>,
     metadata: Option<Metadata>,
     /// Idempotency key: repeating the request creates nothing twice.
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    request_id: Option<RequestName>,
 }
 
 /// What is absent stays as it is.
@@ -49,8 +48,8 @@ pub(crate) struct ConversationChange {
     #[serde(default, deserialize_with = "even_null")]
     #[schema(value_type = Option<Metadata>)]
     metadata: Option<Option<Metadata>>,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 /// Serde reads null as absent; here it is a value.
@@ -90,7 +89,7 @@ async fn create(
     headers: HeaderMap,
     Json(body): Json<CreateConversation>,
 ) -> Result<(StatusCode, axum::Json<ConversationDocument>), Problem> {
-    let request = request_id(&headers, body.request_id)?;
+    let request = request_id(&headers, body.request_id);
     let (title, metadata) = (body.title.map(|Title(title)| title), body.metadata.map(Value::from));
     let id = app.engine().create_conversation(&app.user(), title, metadata, request).await?;
     let view = app.engine().view(&app.user(), &id, 0).await?;
@@ -171,7 +170,6 @@ async fn update(
     Json(body): Json<ConversationChange>,
 ) -> Result<axum::Json<ConversationDocument>, Problem> {
     let id = app.engine().thread(&app.user(), id.as_str()).await?;
-    request_id(&HeaderMap::new(), body.request_id)?; // checked, not kept: setting the same twice is harmless
     let title = body.title.map(|title| title.map(|Title(title)| title));
     let metadata = body.metadata.map(|metadata| metadata.map_or(Value::Null, Value::from));
     app.engine().update_conversation(&app.user(), &id, title, metadata).await?;

@@ -14,7 +14,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Json, NoFields, request_id};
+use super::body::{Id, Json, NoFields, RequestName, request_id};
 use super::error::Problem;
 use super::free::{Metadata, Short, Word};
 use super::query::{PageQuery, Query};
@@ -44,8 +44,7 @@ pub(crate) struct StartBody {
     #[schema(value_type = Option<String>, max_length = 200)]
     model: Option<Word>,
     /// Idempotency key: repeating the request does nothing twice.
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    request_id: Option<RequestName>,
     #[serde(default)]
     when_busy: WhenBusyName,
     /// This version runs no tools: must be empty.
@@ -128,7 +127,7 @@ impl StartBody {
         }
         Ok(StartRequest {
             conversation: self.conversation_id,
-            request: request_id(headers, self.request_id)?,
+            request: request_id(headers, self.request_id),
             when_busy: self.when_busy.into(),
             brief: Brief {
                 model: self.model.map_or_else(|| Brief::DEFAULT_MODEL.to_owned(), |Short(model)| model),
@@ -141,7 +140,7 @@ impl StartBody {
         })
     }
 
-    pub(crate) fn in_conversation(mut self, id: ConversationId, request: Option<String>) -> StartBody {
+    pub(crate) fn in_conversation(mut self, id: ConversationId, request: Option<RequestName>) -> StartBody {
         self.conversation_id = Some(id);
         self.request_id = request.or(self.request_id);
         self
@@ -266,10 +265,8 @@ async fn list(
 async fn cancel(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
-    Json(body): Json<NoFields>,
+    Json(_body): Json<NoFields>,
 ) -> Result<axum::Json<Outcome>, Problem> {
-    body.check(&headers)?;
     Ok(axum::Json(app.engine().cancel(&app.user(), &id).await?.into()))
 }
 
@@ -283,10 +280,8 @@ async fn cancel(
 async fn resume(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
-    Json(body): Json<NoFields>,
+    Json(_body): Json<NoFields>,
 ) -> Result<(StatusCode, axum::Json<Outcome>), Problem> {
-    body.check(&headers)?;
     let status = app.engine().resume(&app.user(), &id).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(status.into())))
 }
@@ -302,10 +297,8 @@ async fn resume(
 async fn dismiss(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
-    Json(body): Json<NoFields>,
+    Json(_body): Json<NoFields>,
 ) -> Result<axum::Json<Outcome>, Problem> {
-    body.check(&headers)?;
     Ok(axum::Json(app.engine().dismiss(&app.user(), &id).await?.into()))
 }
 
@@ -316,8 +309,7 @@ pub(crate) struct RetryBody {
     /// `retry` drops the partial answer, `continue` keeps it.
     #[serde(default = "RetryBody::usual")]
     mode: RetryMode,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    request_id: Option<RequestName>,
 }
 
 impl RetryBody {
@@ -341,7 +333,7 @@ async fn retry(
     headers: HeaderMap,
     Json(body): Json<RetryBody>,
 ) -> Result<(StatusCode, axum::Json<StartedGeneration>), Problem> {
-    let request = request_id(&headers, body.request_id)?;
+    let request = request_id(&headers, body.request_id);
     let started = app.engine().retry(&app.user(), &id, body.mode, request).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(started.into())))
 }

@@ -19,8 +19,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, parse};
+use super::body::{Id, RequestName, parse};
 use super::error::Problem;
+use super::free::{Sentences, Short};
 use super::generations::{Outcome, StartBody, StartedGeneration};
 
 /// A client must send `hello` within this time, or the connection is closed.
@@ -56,7 +57,7 @@ struct Submit {
     generation_id: GenerationId,
     tool_use_id: String,
     decision: Decision,
-    reason: Option<String>,
+    reason: Option<Sentences>,
     #[serde(default)]
     always: bool,
     hash: Option<String>,
@@ -216,7 +217,8 @@ impl Session {
         match frame.kind.as_str() {
             "chat.send" => {
                 let body: StartBody = payload(raw, false)?;
-                let body = body.in_conversation(self.id.clone(), frame.request_id.clone());
+                let request = frame.request_id.clone().map(RequestName::new).transpose()?;
+                let body = body.in_conversation(self.id.clone(), request);
                 let started = self.app.engine().start(&user, body.into_request(&HeaderMap::new())?).await?;
                 Ok(json!({
                     "type": "chat.accepted",
@@ -241,6 +243,7 @@ impl Session {
             "approval.submit" => {
                 let Submit { generation_id, tool_use_id, decision, reason, always, hash } =
                     payload(raw, false)?;
+                let reason = reason.map(|Short(reason)| reason);
                 let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };
                 let decision = ToolDecision { tool_use_id, hash, decided };
                 let status = self.app.engine().decide(&user, &generation_id, decision).await?;

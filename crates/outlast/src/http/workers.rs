@@ -1,7 +1,6 @@
 //! Workers: claim a generation, append to it, say that they are alive.
 
 use axum::extract::State;
-use axum::http::HeaderMap;
 use outlast_core::{Approval, GenerationId, GenerationStatus, Piece, Seq, TextKind, ToolStream, WorkerEnd};
 use outlast_engine::{WorkerBatch, WorkerPosition};
 use serde::{Deserialize, Serialize};
@@ -10,7 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Json, request_id};
+use super::body::{Id, Json, RequestName};
 use super::error::Problem;
 use super::free::{Free, Sentences, Short, ToolName, ToolUseId, Word};
 use super::query::Whole;
@@ -29,8 +28,8 @@ pub(crate) struct ClaimBody {
     /// Whether what the previous worker appended stays.
     #[serde(default = "yes")]
     keep: bool,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 fn yes() -> bool {
@@ -42,8 +41,8 @@ fn yes() -> bool {
 #[schema(as = Heartbeat)]
 pub(crate) struct HeartbeatBody {
     epoch: Whole,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 /// A batch is recorded as a whole or not at all.
@@ -57,8 +56,8 @@ pub(crate) struct AppendBody {
     expected_seq: Whole,
     #[schema(min_items = 1, max_items = 1000)]
     events: Vec<Made>,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 /// What a worker may append, under the names that followers see. The server assigns messages and their ids.
@@ -190,10 +189,8 @@ impl From<WorkerPosition> for WorkerState {
 async fn claim(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
     Json(body): Json<ClaimBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
-    check_request_id(&headers, body.request_id)?;
     Ok(axum::Json(app.engine().claim(&app.user(), &id, body.keep).await?.into()))
 }
 
@@ -206,10 +203,8 @@ async fn claim(
 async fn heartbeat(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
     Json(body): Json<HeartbeatBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
-    check_request_id(&headers, body.request_id)?;
     let alive = WorkerBatch { epoch: epoch(body.epoch), expected: None, pieces: Vec::new(), end: None };
     Ok(axum::Json(app.engine().produce(&app.user(), &id, alive).await?.into()))
 }
@@ -225,17 +220,10 @@ async fn heartbeat(
 async fn append(
     State(app): State<App>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
     Json(body): Json<AppendBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
-    check_request_id(&headers, body.request_id.clone())?;
     let batch = batch(body)?;
     Ok(axum::Json(app.engine().produce(&app.user(), &id, batch).await?.into()))
-}
-
-/// Every POST may carry a request id. Here it does nothing: epoch and position say better what came before.
-fn check_request_id(headers: &HeaderMap, id: Option<String>) -> Result<(), Problem> {
-    request_id(headers, id).map(|_| ())
 }
 
 /// An epoch that no claim can have is as stale as any other wrong one.
