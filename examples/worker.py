@@ -92,7 +92,9 @@ class Worker:
         self.path = f"/v1/generations/{generation}"
         self.over = threading.Event()
         # A claim ends every earlier epoch, including ours before a restart: nobody else can append now.
-        self.update(server.call("POST", f"{self.path}/claim", {"keep": True})[0])
+        state = server.call("POST", f"{self.path}/claim", {"keep": True})[0]
+        self.lease = state.get("lease")
+        self.update(state)
 
     def update(self, state):
         self.epoch = state["epoch"]
@@ -104,7 +106,7 @@ class Worker:
         return "".join(part["text"] for part in parts if part["type"] == "text")
 
     def append(self, events):
-        body = {"epoch": self.epoch, "expectedSeq": self.last, "events": events}
+        body = {"epoch": self.epoch, "lease": self.lease, "expectedSeq": self.last, "events": events}
         try:
             state, _ = self.server.call("POST", f"{self.path}/events", body)
         except Refused as refused:
@@ -124,7 +126,7 @@ class Worker:
         """Keeps the claim alive while there is nothing to append, and notices a cancel."""
         while not self.over.wait(every):
             try:
-                self.server.once("POST", f"{self.path}/heartbeat", {"epoch": self.epoch})
+                self.server.once("POST", f"{self.path}/heartbeat", {"epoch": self.epoch, "lease": self.lease})
             except Refused as refused:
                 if refused.code in ("already_ended", "stale_producer"):
                     self.over.set()

@@ -15,9 +15,9 @@ fn main() {
     files.sort();
     let mut table = String::from("&[\n");
     for file in &files {
-        let path = file.strip_prefix(&root).expect("collected below the root");
-        let path = path.to_str().expect("the app's files have plain names").replace('\\', "/");
-        let bytes = file.canonicalize().expect("it was just listed");
+        let path = file.strip_prefix(&root).expect("every file is in the root");
+        let path = path.to_str().expect("the app's file names are UTF-8").replace('\\', "/");
+        let bytes = file.canonicalize().expect("the file exists");
         writeln!(table, "    ({path:?}, include_bytes!({bytes:?}) as &[u8]),")
             .expect("writing to a String cannot fail");
         println!("cargo:rerun-if-changed={}", file.display());

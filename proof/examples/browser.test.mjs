@@ -1,4 +1,4 @@
-/** The examples for pages, in Chromium: reloaded, cut off by a crash, stopped, resumed. */
+/** The examples for web pages, in Chromium: reloaded, interrupted by a crash, stopped, resumed. */
 
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
@@ -8,12 +8,12 @@ import { after, describe, test } from "node:test";
 import { APP, folder, launchBrowser, open, outlast, program, QUESTION, ROOT } from "./stage.mjs";
 
 
-/** Somewhere in the middle of an answer, which the same question always has. */
+/** Text in the middle of the answer, which is always the same for the same question. */
 const MIDDLE = "Open this conversation in a second tab";
 
 async function app(test, recovery) {
   const server = await outlast(test, { recovery });
-  // Of its own: Vite keeps what it has prepared in there, and two of them would prepare it at once.
+  // A separate folder: Vite caches prepared files there, and two instances would write them at once.
   const cwd = folder(test);
   cpSync(APP, cwd, { recursive: true, verbatimSymlinks: true });
   const args = ["node_modules/vite/bin/vite.js", "--host", "127.0.0.1", "--port", "0", "--strictPort"];
@@ -42,7 +42,7 @@ describe("pages", { concurrency: true, timeout: 90_000 }, () => {
     const curl = program(test, "curl", ["-sN", `${address}/v1/generations/${generationId}/events`]);
     await curl.says(/chat\.delta/);
     await server.crash();
-    assert.notEqual(await curl.end(), 0, "it broke off");
+    assert.notEqual(await curl.end(), 0, "the stream ended with the server");
   });
 
   test("p3 p6 examples/react/chat.tsx streams, and survives a reload and a crash", async (test) => {
@@ -58,7 +58,7 @@ describe("pages", { concurrency: true, timeout: 90_000 }, () => {
     const whole = await server.answer();
     await here.button("Stop").waitFor({ state: "detached" });
     assert.equal(await here.text(".assistant"), whole);
-    assert.equal(await here.page.locator(".assistant").count(), 1, "nothing is there twice");
+    assert.equal(await here.page.locator(".assistant").count(), 1, "there is one answer");
 
     await say(here, `${QUESTION}, please`);
     await here.page.locator(".assistant").nth(1).waitFor();

@@ -1,4 +1,4 @@
-/** The lines of the README and of "Use it from your app", pasted into a shell as they are printed. */
+/** Pastes the commands of the README and of "Use it from your app" into a shell exactly as printed. */
 
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
@@ -6,7 +6,7 @@ import { blocks, frames, outlast, terminal, until } from "./stage.mjs";
 
 const CANCELLED = { success: true, status: "cancelled" };
 
-/** All that may differ from what is printed is the address. */
+/** Only the address may differ from what is printed. */
 async function reader(test, page, heading, settings) {
   const server = await outlast(test, settings);
   const lines = blocks(page)
@@ -17,7 +17,7 @@ async function reader(test, page, heading, settings) {
   return { server, lines, shell: terminal(test), all };
 }
 
-/** Pastes, and breaks off with Ctrl-C when so many events have been printed. */
+/** Pastes the lines, and presses Ctrl-C when `count` events have been printed. */
 async function breakOff({ shell }, lines, count) {
   const from = shell.printed().length;
   const pasted = shell.paste(lines);
@@ -27,7 +27,7 @@ async function breakOff({ shell }, lines, count) {
 }
 
 describe("printed lines", { concurrency: true, timeout: 60_000 }, () => {
-  test("the README's work as printed", async (test) => {
+  test("the commands of the README work as printed", async (test) => {
     const here = await reader(test, "README.md", undefined, { paceMs: 30 });
     const { shell, server, all } = here;
     const [start, follow, stop, job] = here.lines;
@@ -35,7 +35,7 @@ describe("printed lines", { concurrency: true, timeout: 60_000 }, () => {
 
     const started = JSON.parse(await shell.paste(start));
     assert.equal(started.status, "running");
-    assert.deepEqual(JSON.parse(await shell.paste(start)), started, "sent again, it starts nothing");
+    assert.deepEqual(JSON.parse(await shell.paste(start)), started, "a repeated request starts nothing");
 
     const [id, whole, rest] = follow.trimEnd().split("\n");
     assert.equal(await shell.paste(id), "");
@@ -59,7 +59,7 @@ describe("printed lines", { concurrency: true, timeout: 60_000 }, () => {
     assert.equal((await server.get(`/v1/jobs/${looked.id}`)).status, "aborted");
   });
 
-  test("g3 curl comes back after Ctrl-C and after a crash, and has every event once", async (test) => {
+  test("g3 curl reconnects after Ctrl-C and after a crash, and gets every event once", async (test) => {
     const here = await reader(test, "docs/use-it-from-your-app.md", "curl", { recovery: "ask" });
     const { shell, server, all, lines } = here;
     assert.equal(lines.length, 6);
@@ -71,13 +71,13 @@ describe("printed lines", { concurrency: true, timeout: 60_000 }, () => {
     const first = await breakOff(here, follow, 20);
     const cut = shell.paste(comeBack);
     await until("some more", () => frames(shell.printed()).length >= first.length + 20);
-    await server.crash(15); // curl ends with the connection, and the same lines are pasted once more
+    await server.crash(15); // curl ends with the connection, and the same lines are pasted again
     const second = frames(await cut);
     const rest = shell.paste(comeBack);
-    await until("it says so", () => shell.printed().includes("event: chat.interrupted"));
+    await until("the interruption is printed", () => shell.printed().includes("event: chat.interrupted"));
     const { id } = await server.latest();
     const other = terminal(test);
-    assert.equal(await other.paste(start), "", "sent again, it starts nothing");
+    assert.equal(await other.paste(start), "", "a repeated request starts nothing");
     assert.match(await other.paste(resume), /"success":true/);
     const third = frames(await rest);
     assert.deepEqual([...first, ...second, ...third], await all(`/v1/generations/${id}/events`));
@@ -101,7 +101,7 @@ describe("printed lines", { concurrency: true, timeout: 60_000 }, () => {
   });
 });
 
-/** What the events add up to: what was withdrawn does not count. */
+/** The text of the events, without what was withdrawn. */
 function textOf(log) {
   const said = new Map();
   for (const frame of log) {

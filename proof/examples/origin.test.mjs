@@ -5,7 +5,7 @@ import { request } from "node:http";
 import { test } from "node:test";
 import { outlast } from "./stage.mjs";
 
-test("only this machine is answered, and only pages of the same origin", async (test) => {
+test("only requests from this machine and from pages of the same origin are accepted", async (test) => {
   const { url } = await outlast(test);
   const { port } = new URL(url);
   const ask = (headers) =>

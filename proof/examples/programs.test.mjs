@@ -1,4 +1,4 @@
-/** The examples for Node and Python: each survives a crash of the server and its own end. */
+/** The examples for Node and Python: each survives a crash of the server, and being stopped itself. */
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ const EXAMPLES = [
   ["follow.py", "python3", join(ROOT, "examples/follow.py")],
 ];
 const WITHDRAWN = "\n[withdrawn]\n";
-/** Far enough that there is something to lose. */
+/** Enough text that something could be lost. */
 const WORDS = /(\S+\s+){20}/;
 
 for (const [name, command, path] of EXAMPLES)
@@ -21,7 +21,7 @@ for (const [name, command, path] of EXAMPLES)
       return { server, run };
     };
 
-    test("g2 goes on after the server was killed, and has what is stored", async (test) => {
+    test("g2 continues after the server was killed, and prints what is stored", async (test) => {
       const { server, run } = await start(test);
       const asked = run("ask", QUESTION);
       await asked.says(WORDS);
@@ -30,10 +30,10 @@ for (const [name, command, path] of EXAMPLES)
       const [before, after, ...more] = asked.out.split(WITHDRAWN);
       assert.deepEqual(more, []);
       assert.equal(after, await server.answer());
-      assert.ok(after.startsWith(before), "the demo model says the same again");
+      assert.ok(after.startsWith(before), "the demo model repeats the same text");
     });
 
-    test("g3 stopped in the middle, it is told where to go on, and misses nothing", async (test) => {
+    test("g3 stopped in the middle, it prints where to continue, and misses nothing", async (test) => {
       const { server, run } = await start(test, { paceMs: 15 });
       const first = run("ask", QUESTION);
       await first.says(WORDS);
@@ -68,7 +68,7 @@ for (const [name, command, path] of EXAMPLES)
       assert.deepEqual(said, [second.partial, continued.out], "the first is withdrawn, the second is kept");
     });
 
-    test("p3 resumes and dismisses what was interrupted", async (test) => {
+    test("p3 resumes and dismisses an interrupted generation", async (test) => {
       const { server, run } = await start(test, { recovery: "ask" });
       const asked = run("ask", QUESTION);
       await asked.says(WORDS);

@@ -1,4 +1,4 @@
-/** What the proofs share: a real server, programs, a shell, a browser. What they begin ends with the test. */
+/** Shared by these tests: a real server, programs, a shell, a browser. Whatever a test starts is stopped with it. */
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -8,14 +8,14 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
 export const ROOT = resolve(import.meta.dirname, "../..");
-/** The new app with the packed client: see `run`. */
+/** The folder of a new app with the packed client; see `run`. */
 export const APP = process.env.APP ?? "";
 const BINARY = resolve(process.env.OUTLAST_BIN ?? join(ROOT, "target/debug/outlast"));
 const PATIENCE_MS = 25_000;
 
 export const read = (path) => readFileSync(join(ROOT, path), "utf8");
 
-/** The demo model says as many words as it is asked for. */
+/** The demo model answers with as many words as the question asks for. */
 export const QUESTION = "Say what you do, in 400 words";
 
 export async function until(what, probe) {
@@ -23,14 +23,14 @@ export async function until(what, probe) {
   for (;;) {
     const value = await probe();
     if (value) return value;
-    assert.ok(Date.now() < deadline, `waited in vain: ${typeof what === "function" ? what() : what}`);
+    assert.ok(Date.now() < deadline, `timed out: ${typeof what === "function" ? what() : what}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
 
 const endings = new WeakMap();
 
-/** What was begun last ends first: a folder goes after the programs that write to it. */
+/** Cleans up in reverse order, so that a folder is removed after the programs that write to it. */
 export function atEnd(test, action) {
   if (!endings.has(test)) {
     endings.set(test, []);
@@ -47,7 +47,7 @@ export function folder(test) {
   return path;
 }
 
-/** Programs in groups of their own do not hear a Ctrl-C that ends the test. */
+/** Programs in separate process groups do not receive a Ctrl-C that stops the test. */
 const groups = new Set();
 process.on("exit", () => groups.forEach(endGroup));
 for (const name of ["SIGINT", "SIGTERM"]) process.once(name, () => process.exit(1));
@@ -56,13 +56,13 @@ function endGroup(pid) {
   try {
     process.kill(-pid, "SIGKILL");
   } catch {
-    // It has just ended by itself.
+    // It has already ended.
   }
 }
 
-/** A program whose output can be looked at while it runs. */
+/** A program whose output can be read while it runs. */
 export function program(test, command, args, { cwd = APP, env = {} } = {}) {
-  // A group of its own, so that what it has begun ends with it.
+  // A separate process group, so that its child processes are stopped with it.
   const plain = { NO_PROXY: "*", no_proxy: "*", NO_COLOR: "1", FORCE_COLOR: undefined };
   const options = { cwd, env: { ...process.env, ...plain, ...env }, detached: true };
   const child = spawn(command, args, options);
@@ -82,7 +82,7 @@ export function program(test, command, args, { cwd = APP, env = {} } = {}) {
     endGroup(child.pid);
     await self.ended;
   };
-  /** The end, and how it ended. */
+  /** Waits for the end and returns the exit code. */
   self.end = async () => {
     await until(`${command} ${args[0]} ends`, () => self.code !== undefined);
     return self.code;
@@ -98,11 +98,11 @@ export function program(test, command, args, { cwd = APP, env = {} } = {}) {
 }
 
 /**
- * The demo model on a free port, with a data folder of its own. At its pace an answer takes so long that there is a
- * middle to cut, however busy the machine is.
+ * A server with the demo model on a free port, with its own data folder. The model is slow enough that an answer can
+ * be interrupted in the middle, however busy the machine is.
  */
 export async function outlast(test, { recovery = "safe", paceMs = 40 } = {}) {
-  assert.ok(existsSync(BINARY), `${BINARY} is missing: run "cargo build -p outlast", or name it in OUTLAST_BIN`);
+  assert.ok(existsSync(BINARY), `${BINARY} is missing; run "cargo build -p outlast", or set OUTLAST_BIN`);
   const data = folder(test);
   const launch = async (listen, paceMs) => {
     const env = {
@@ -121,10 +121,10 @@ export async function outlast(test, { recovery = "safe", paceMs = 40 } = {}) {
   return {
     url,
     get,
-    /** Dies in the middle of an answer, and comes back on the same address, with less patience. */
+    /** Kills the server in the middle of an answer, and restarts it on the same address with a faster model. */
     async crash(paceMs = 8) {
       const { data } = await get("/v1/generations?limit=1");
-      assert.equal(data[0].status, "running", "the cut is in the middle");
+      assert.equal(data[0].status, "running", "the crash is in the middle of the answer");
       await running.process.kill();
       running = await launch(url.slice("http://".length), paceMs);
     },
@@ -135,7 +135,7 @@ export async function outlast(test, { recovery = "safe", paceMs = 40 } = {}) {
         const { status, chunksReceived } = await latest();
         return status === "running" && chunksReceived > 20;
       }),
-    /** What is stored as the answer of the last generation, once it has ended. */
+    /** The stored answer of the last generation, once it has ended. */
     async answer(status = "completed") {
       const ended = await until("the generation ends", async () => {
         const { data } = await get("/v1/generations?limit=1");
@@ -149,13 +149,13 @@ export async function outlast(test, { recovery = "safe", paceMs = 40 } = {}) {
   };
 }
 
-/** A shell into which a reader pastes what is printed. */
+/** A shell into which a test pastes commands. */
 export function terminal(test) {
   const bash = program(test, "bash", [], { cwd: folder(test) });
   let pastes = 0;
   return {
     bash,
-    /** Answers with what the lines print. */
+    /** Resolves to the output of the lines. */
     paste(lines) {
       const end = `[pasted ${++pastes}: `;
       const from = bash.out.length;
@@ -166,9 +166,9 @@ export function terminal(test) {
       });
       return printed.then(({ text }) => text);
     },
-    /** What has been printed so far. */
+    /** The output so far. */
     printed: () => bash.out,
-    /** Ctrl-C: to what the shell runs, and not to the shell. */
+    /** Sends Ctrl-C to the program in the shell, not to the shell. */
     interrupt: () => execFileSync("pkill", ["-INT", "-P", String(bash.pid)]),
   };
 }
@@ -192,7 +192,7 @@ export function blocks(path) {
   return found;
 }
 
-/** Whole frames of a stream of events, as far as they came. */
+/** The complete frames of a stream of events. */
 export function frames(stream) {
   return stream
     .split("\n\n")
@@ -208,7 +208,7 @@ export function launchBrowser() {
   });
 }
 
-/** A person's own page, with storage of its own. */
+/** A page with its own storage. */
 export async function open(test, browser, address) {
   const context = await browser.newContext();
   atEnd(test, () => context.close());

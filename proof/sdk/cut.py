@@ -1,10 +1,10 @@
-"""A proxy that cuts every connection in the middle of its answer, without a word."""
+"""A proxy that closes every connection silently in the middle of the response."""
 
 import socket
 import struct
 import threading
 
-# Enough for the head and some chunks of an answer, and not for all of it.
+# Enough for the head and some chunks of a response, but not for all of it.
 CUT_AFTER_BYTES = 3000
 AT_ONCE = struct.pack("ii", 1, 0)  # closing sends a reset, as a lost network looks like
 

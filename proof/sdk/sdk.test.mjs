@@ -39,7 +39,7 @@ function isWhole(text, tokens) {
   assert.equal(text.replaceAll(/<\d+:\d+> /g, ""), "");
 }
 
-test("b3 a stream has the whole answer, a reason and the tokens", async () => {
+test("b3 a stream has the whole answer, the finish reason and token counts", async () => {
   const stream = await client.chat.completions.create({
     model: "default",
     messages: script("tokens=50 rate=500"),
@@ -51,7 +51,7 @@ test("b3 a stream has the whole answer, a reason and the tokens", async () => {
   assert.deepEqual(rest, ["stop", { prompt_tokens: 9, completion_tokens: 50, total_tokens: 59 }]);
 });
 
-test("b3 the stream helper of the library takes it too", async () => {
+test("b3 the stream helper of the library works too", async () => {
   const runner = client.chat.completions.stream({ model: "demo", messages: user("Say 20 words") });
   const completion = await runner.finalChatCompletion();
   assert.equal(completion.choices[0].message.content.trim().split(/\s+/).length, 20);
@@ -70,7 +70,7 @@ test("b3 without a stream the answer is one object", async () => {
   assert.equal(completion.object, "chat.completion");
 });
 
-test("b3 tools and options pass through, there and back", async () => {
+test("b3 tools and options are passed on in both directions", async () => {
   const asked = user("How is the weather in Paris?");
   const question = { model: "tools", messages: asked, tools, temperature: 0.25, tool_choice: "auto" };
   const first = await client.chat.completions.create(question);
@@ -91,14 +91,14 @@ test("b3 tools and options pass through, there and back", async () => {
   assert.equal(returned.messages.at(-2).tool_calls[0].function.name, "weather");
 });
 
-test("b3 the stream helper gathers a call of a tool", async () => {
+test("b3 the stream helper assembles a tool call", async () => {
   const runner = client.chat.completions.stream({ model: "tools", messages: user("Paris?"), tools });
   const { message, finish_reason } = (await runner.finalChatCompletion()).choices[0];
   assert.equal(finish_reason, "tool_calls");
   assert.deepEqual(JSON.parse(message.tool_calls[0].function.arguments), { city: "Paris" });
 });
 
-test("b3 errors are the library's own", async () => {
+test("b3 errors are raised as the library's own", async () => {
   await assert.rejects(client.chat.completions.create({ model: "default" }), (error) => {
     assert.ok(error instanceof OpenAI.BadRequestError, String(error));
     assert.deepEqual([error.status, error.code, error.param], [400, "invalid_request", "messages"]);
@@ -136,7 +136,7 @@ test("b3 i2 a stream that is cut in the middle is complete in the job's events",
   await assert.rejects(async () => {
     for await (const chunk of data) before += chunk.choices[0].delta.content;
   });
-  assert.ok(before.length > 0, "some of it came");
+  assert.ok(before.length > 0, "some of it arrived");
 
   const events = await fetch(OUTLAST_URL + response.headers.get("outlast-job-events"));
   const lines = (await events.text()).split("\n").filter((line) => line.startsWith("data: "));
@@ -146,7 +146,7 @@ test("b3 i2 a stream that is cut in the middle is complete in the job's events",
   isWhole(text, 80);
   assert.ok(text.startsWith(before));
   const again = await read(await client.chat.completions.create(asked));
-  assert.equal(again.text, text, "and a repeat of the request has it too");
+  assert.equal(again.text, text, "a repeated request gets it too");
 });
 
 test("b3 a background job through the library", async () => {

@@ -120,14 +120,14 @@ class Completions(unittest.TestCase):
         with self.assertRaises(openai.APIConnectionError):
             for chunk in raw.parse():
                 before += chunk.choices[0].delta.content
-        self.assertTrue(before, "some of it came")
+        self.assertTrue(before, "some of it arrived")
         lines = fetch(OUTLAST + raw.headers["outlast-job-events"]).splitlines()
         log = [json.loads(line[6:]) for line in lines if line.startswith("data: ")]
         self.assertEqual(log[-1]["type"], "chat.done")
         text = "".join(event["payload"]["text"] for event in log if event["type"] == "chat.delta")
         self.is_whole(text, 80)
         self.assertTrue(text.startswith(before))
-        self.assertEqual(said(self.create(**asked)), text, "and a repeat of the request has it too")
+        self.assertEqual(said(self.create(**asked)), text, "a repeated request gets it too")
 
     def test_b3_a_background_job_through_the_library(self):
         thread = f"thread-{time.time_ns()}"

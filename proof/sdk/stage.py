@@ -1,4 +1,4 @@
-"""Sets the stage for the libraries: upstreams, a server, a proxy that cuts; then runs both proofs on it."""
+"""Starts upstreams, a server and a proxy that cuts connections, then runs the tests of both libraries."""
 
 import os
 import re
@@ -36,16 +36,16 @@ backoff = "40ms"
 def program(variable, name):
     path = Path(os.environ.get(variable, BUILT / name)).resolve()
     if not path.is_file():
-        sys.exit(f"{path} is missing: run `cargo build -p outlast -p outlast-bench`, or name it in {variable}")
+        sys.exit(f"{path} is missing; run `cargo build -p outlast -p outlast-bench`, or set {variable}")
     return path
 
 
 class Running:
-    """A program that says where it listens. Ended with the stage."""
+    """A program that prints its address. Stopped at the end."""
 
     def __init__(self, *command):
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-        # A program that never gets ready must not hold everything up.
+        # Do not wait forever for a program that never becomes ready.
         late = threading.Timer(READY_SECONDS, self.process.kill)
         late.start()
         for line in self.process.stdout:
@@ -53,7 +53,7 @@ class Running:
                 late.cancel()
                 self.url = found.group()
                 return
-        sys.exit(f"{command[0]} did not get ready")
+        sys.exit(f"{command[0]} did not become ready")
 
     def end(self):
         self.process.kill()
@@ -76,7 +76,7 @@ def main():
         server = Running(outlast, "serve", "--config", settings, "--data", f"{folder}/data", "--listen", listen)
         cut = Cut(listen)
         stage = {"OUTLAST_URL": server.url, "CUT_URL": cut.url, "TOOLSMITH_URL": toolsmith.url}
-        # Nothing here may leave the machine, whatever the environment says about proxies.
+        # No request may leave this machine, whatever proxies the environment names.
         environment = {**os.environ, **stage, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
         node = [HERE / "node_modules/.bin/node", "--test", HERE / "sdk.test.mjs"]
         proofs = [node, [sys.executable, HERE / "sdk_test.py"]]

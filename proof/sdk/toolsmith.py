@@ -1,4 +1,4 @@
-"""An upstream that asks for the first tool it is offered, and answers with what the tool gave."""
+"""An upstream that calls the first tool it is offered, and answers with the tool's result."""
 
 import json
 import threading
@@ -38,7 +38,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"data: [DONE]\n\n")
 
     def do_GET(self):
-        """What it was last asked."""
+        """The last request."""
         self.send_response(200)
         self.end_headers()
         self.wfile.write(json.dumps(self.server.last).encode())

@@ -1,4 +1,4 @@
-//! The native API as a client uses it.
+//! A client of the native API.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,56 +12,50 @@ use crate::canary;
 use crate::script::Script;
 use crate::wait::{LONG, until};
 
-/// A plain call is answered in this time, even while the machine is busy.
+/// The timeout of a plain request, long enough for a busy machine.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 
-/// A server that is down is asked again this often.
+/// The pause between two attempts to reach a server that is down.
 pub(crate) const COME_BACK_AFTER: Duration = Duration::from_millis(15);
 
-/// Talks to one server. Cheap to clone.
+/// A client of one server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Api {
     client: reqwest::Client,
     base: String,
 }
 
-/// An answer with its body.
+/// A response with its body.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The HTTP status.
     pub status: u16,
-    /// The media type.
     pub content_type: String,
-    /// The `Retry-After` header.
     pub retry_after: Option<String>,
-    /// The body; null if it is none or not JSON.
+    /// The body; null if it is empty or not JSON.
     pub body: Value,
 }
 
-/// A generation that was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Started {
-    /// Its id.
     pub generation: String,
-    /// Its conversation.
     pub conversation: String,
     /// The user's message.
     pub message: String,
 }
 
 impl Answer {
-    /// The stable code of a problem document.
+    /// The code of a problem document.
     pub fn code(&self) -> &str {
         self.body["code"].as_str().unwrap_or_default()
     }
 
-    /// An error unless it has this status.
+    /// Fails unless the response has this status.
     pub fn expect(self, status: u16) -> anyhow::Result<Answer> {
         ensure!(self.status == status, "{} instead of {status}: {}", self.status, self.body);
         Ok(self)
     }
 
-    /// An error unless it is a problem document of this status and code.
+    /// Fails unless the response is a problem document with this status and code.
     pub fn problem(self, status: u16, code: &str) -> anyhow::Result<Answer> {
         let answer = self.expect(status)?;
         ensure!(answer.code() == code, "{:?} instead of {code:?}: {}", answer.code(), answer.body);
@@ -73,10 +67,10 @@ impl Answer {
         Ok(answer)
     }
 
-    /// A text in the body.
+    /// A string field of the body.
     pub fn text(&self, field: &str) -> anyhow::Result<String> {
         let text = self.body[field].as_str();
-        Ok(text.with_context(|| format!("no text {field} in {}", self.body))?.to_owned())
+        Ok(text.with_context(|| format!("no string {field} in {}", self.body))?.to_owned())
     }
 
     /// The ids of an accepted start.
@@ -91,18 +85,17 @@ impl Answer {
 }
 
 impl Api {
-    /// For the server at this address.
     pub fn new(address: SocketAddr) -> anyhow::Result<Api> {
         let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
         Ok(Api { client, base: format!("http://{address}") })
     }
 
-    /// A request that the caller finishes.
+    /// A request for the caller to complete.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.client.request(method, format!("{}{path}", self.base))
     }
 
-    /// Sends a request and reads all of its answer.
+    /// Sends a request and reads the whole response.
     pub async fn send(&self, request: RequestBuilder) -> anyhow::Result<Answer> {
         let response = request.timeout(ANSWER_WITHIN).send().await?;
         let header = |response: &Response, name: &str| {
@@ -113,32 +106,30 @@ impl Api {
         let content_type = header(&response, "content-type").unwrap_or_default();
         let retry_after = header(&response, "retry-after");
         let bytes = response.bytes().await?;
-        ensure!(!canary::is_in(&bytes), "the key is in an answer");
+        ensure!(!canary::is_in(&bytes), "the key is in a response");
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         Ok(Answer { status, content_type, retry_after, body })
     }
 
-    /// GET.
     pub async fn get(&self, path: &str) -> anyhow::Result<Answer> {
         self.send(self.request(Method::GET, path)).await
     }
 
-    /// POST of JSON.
     pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
         self.send(self.request(Method::POST, path).json(body)).await
     }
 
-    /// POST of JSON until it is answered, whatever happens to the server meanwhile. The body must name the
-    /// request, or be one that can be sent twice.
+    /// Repeats a POST until there is a response, whatever happens to the server meanwhile. The body must have a
+    /// request id, or be harmless to repeat.
     pub async fn insist(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
         let deadline = Instant::now() + LONG;
         while Instant::now() < deadline {
             match self.post(path, body).await {
                 Ok(answer) if answer.status != 503 => return Ok(answer),
-                Ok(_) | Err(_) => sleep(COME_BACK_AFTER).await, // stopping, or gone: it comes back
+                Ok(_) | Err(_) => sleep(COME_BACK_AFTER).await, // the server is stopping or down; it will be restarted
             }
         }
-        bail!("{path} was not answered within {LONG:?}")
+        bail!("{path} had no response within {LONG:?}")
     }
 
     /// Plays a script in a new conversation.
@@ -157,7 +148,7 @@ impl Api {
         Ok(self.get(&format!("/v1/generations/{id}")).await?.expect(200)?.body)
     }
 
-    /// The conversation with all its messages: a view holds about a megabyte, the rest comes page by page.
+    /// The conversation with all its messages: a view holds about a megabyte, so the rest is read page by page.
     pub async fn view(&self, id: &str) -> anyhow::Result<Value> {
         let mut view = self.get(&format!("/v1/conversations/{id}?limit=1000")).await?.expect(200)?.body;
         while view["hasMore"] == true {
@@ -172,10 +163,10 @@ impl Api {
         Ok(view)
     }
 
-    /// Cancels; whether this one ended it.
+    /// Cancels, and returns whether this request ended the generation.
     pub async fn cancel(&self, id: &str) -> anyhow::Result<bool> {
         let answer = self.post(&format!("/v1/generations/{id}/cancel"), &json!({})).await?.expect(200)?;
-        answer.body["success"].as_bool().context("an answer to a cancel says whether it succeeded")
+        answer.body["success"].as_bool().context("the response to a cancel has `success`")
     }
 
     /// Waits until the generation has one of these statuses, and returns its document.
@@ -193,7 +184,7 @@ impl Api {
         self.until_status(id, &["completed", "cancelled", "error"]).await
     }
 
-    /// Waits until so much of the answer has arrived.
+    /// Waits until this many chunks of the answer have arrived.
     pub async fn until_chunks(&self, id: &str, chunks: u64) -> anyhow::Result<Value> {
         until(&format!("{chunks} chunks of {id}"), LONG, async || {
             let document = self.generation(id).await?;

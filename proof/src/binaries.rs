@@ -1,4 +1,4 @@
-//! Where the programs under proof are.
+//! Finds the programs under test.
 
 use std::path::{Path, PathBuf};
 
@@ -16,19 +16,19 @@ pub(crate) fn bench() -> anyhow::Result<PathBuf> {
     find("outlast-bench", "OUTLAST_BENCH_BIN")
 }
 
-/// What the environment names, else what was built beside the running program.
+/// The path in the environment, or the program built next to the running one.
 fn find(name: &str, variable: &str) -> anyhow::Result<PathBuf> {
     let path = match std::env::var_os(variable) {
         Some(path) => PathBuf::from(path),
         None => built_beside(&std::env::current_exe()?).context("the program has no folder")?.join(name),
     };
     if !path.is_file() {
-        bail!("{} is missing: run `{BUILD}`, or name it in {variable}", path.display());
+        bail!("{} is missing; run `{BUILD}`, or set {variable}", path.display());
     }
     Ok(path)
 }
 
-/// A test lies one folder deeper than the programs of its profile.
+/// A test binary is one folder deeper than the programs of its profile.
 fn built_beside(program: &Path) -> Option<&Path> {
     let folder = program.parent()?;
     if folder.ends_with("deps") { folder.parent() } else { Some(folder) }

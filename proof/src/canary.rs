@@ -1,5 +1,5 @@
-//! A key that every server is given and that must be found nowhere (I14): not in what it prints, not in what
-//! it keeps, not in what it answers.
+//! An API key that every server gets and that must not appear anywhere (I14): not in its output, its data or its
+//! responses.
 
 use std::path::Path;
 
@@ -8,15 +8,14 @@ use memchr::memmem;
 /// The key. The scripted upstream repeats it in its errors, as careless providers do.
 pub const KEY: &str = "sk-canary-6b1f0c9e47d2";
 
-/// The variable that holds it.
+/// The environment variable that holds it.
 pub(crate) const VARIABLE: &str = "OUTLAST_PROOF_KEY";
 
-/// Whether the key is in there.
 pub(crate) fn is_in(bytes: &[u8]) -> bool {
     memmem::find(bytes, KEY.as_bytes()).is_some()
 }
 
-/// Panics if the key is in a file there. What cannot be read, or is gone, holds nothing.
+/// Panics if the key is in a file under this path. Files that cannot be read are skipped.
 pub(crate) fn must_not_be_in(path: &Path) {
     if let Ok(entries) = std::fs::read_dir(path) {
         for entry in entries.flatten() {

@@ -1,5 +1,4 @@
-//! The comparison: what readers recorded, what the log says, what the documents say, what the upstream
-//! was told to play.
+//! Compares what readers recorded, the log, the documents, and the scripts of the upstream.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -14,25 +13,23 @@ use crate::stored::{Stored, poll_all};
 use crate::transcript::{Said, Transcript};
 use crate::violation::{Findings, Kind};
 
-/// What must have become of a generation.
+/// The expected result of a generation.
 #[derive(Clone, Debug)]
 pub struct Expected {
-    /// Its id.
     pub generation: String,
     /// The user's message.
     pub message: String,
-    /// The tokens of the whole answer.
+    /// The number of tokens in the whole answer.
     pub tokens: u64,
     /// The statuses it may have ended with.
     pub ends: Vec<&'static str>,
 }
 
-/// A conversation and everything that is known about it.
+/// A conversation and what is known about it.
 #[derive(Debug)]
 pub struct Case {
-    /// Its id.
     pub conversation: String,
-    /// Its generations, in the order in which they were begun.
+    /// Its generations, in the order in which they were started.
     pub expected: Vec<Expected>,
     /// What readers recorded, by generation.
     pub recordings: Vec<(String, Recording)>,
@@ -65,7 +62,7 @@ impl Case {
         }
     }
 
-    /// Compares everything with everything.
+    /// Reads the conversation and compares everything.
     pub async fn check(self, api: &Api) -> anyhow::Result<Findings> {
         let mut findings = Findings::default();
         let stored = Stored::read(api, &self.conversation).await?;
@@ -85,7 +82,7 @@ impl Case {
     }
 }
 
-/// The stored messages are what the log adds up to.
+/// The stored messages must be the result of the log.
 fn check_messages(stored: &Stored, transcript: &Transcript, findings: &mut Findings) {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let messages = stored.view["messages"].as_array().cloned().unwrap_or_default();
@@ -104,11 +101,11 @@ fn check_messages(stored: &Stored, transcript: &Transcript, findings: &mut Findi
             said.iter().map(|said| (said.id.clone(), said.content.len())).collect()
         };
         let (shown, logged) = (brief(&shown), brief(&transcript.messages));
-        format!("{conversation} shows {shown:?}\nand its log adds up to {logged:?} (ids and bytes)")
+        format!("{conversation} has {shown:?}\nbut its log gives {logged:?} (ids and bytes)")
     });
 }
 
-/// Each accepted message stands there once, and nothing that nobody sent.
+/// Each accepted message must be there once, and no others.
 fn check_starts(expected: &[Expected], transcript: &Transcript, findings: &mut Findings) {
     let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
     for said in transcript.messages.iter().filter(|said| said.role == "user") {
@@ -116,7 +113,7 @@ fn check_starts(expected: &[Expected], transcript: &Transcript, findings: &mut F
     }
     for expected in expected {
         findings.demand(asked.remove(expected.message.as_str()) == Some(1), Kind::Lost, || {
-            format!("the message {} of {} is not there", expected.message, expected.generation)
+            format!("the message {} of {} is missing", expected.message, expected.generation)
         });
     }
     findings.demand(asked.is_empty(), Kind::WrongDocument, || format!("messages nobody sent: {asked:?}"));
@@ -164,7 +161,7 @@ async fn check_generation(
     Ok(())
 }
 
-/// A reader saw exactly what the log holds of its generation, to the byte, and then the end.
+/// A reader must have seen exactly its generation's events in the log, byte for byte, up to the end.
 fn check_recording(generation: &str, recording: Recording, stored: &Stored, findings: &mut Findings) {
     let log = stored.events_of(generation);
     findings.recorded += recording.frames.len() as u64;
@@ -172,12 +169,12 @@ fn check_recording(generation: &str, recording: Recording, stored: &Stored, find
         findings.broke(kind, format!("{generation}: {what}"));
     }
     if !recording.ended && recording.findings.violations.is_empty() {
-        findings.broke(Kind::WithoutEnd, format!("{generation}: a reader did not come to the end"));
+        findings.broke(Kind::WithoutEnd, format!("{generation}: a reader did not reach the end"));
     }
     findings.add(recording.findings);
 }
 
-/// The first place where a recording is not the log, and which promise that breaks.
+/// The first difference between a recording and the log, and which promise it breaks.
 pub fn first_difference(recorded: &[Frame], log: &[&Frame]) -> Option<(Kind, String)> {
     for (index, frame) in recorded.iter().enumerate() {
         let Some(stored) = log.get(index) else {
@@ -198,13 +195,13 @@ pub fn first_difference(recorded: &[Frame], log: &[&Frame]) -> Option<(Kind, Str
     None
 }
 
-/// Whether logs still begin, to the byte, as they were. A log may grow: it is never rewritten.
+/// Checks that logs still start with the same bytes. A log may grow but is never rewritten.
 pub async fn unchanged(api: &Api, logs: &BTreeMap<String, (usize, u64)>) -> anyhow::Result<Findings> {
     let mut findings = Findings::default();
     for (conversation, (length, before)) in logs {
         let stored = Stored::read(api, conversation).await?;
         let same = stored.log.get(..*length).is_some_and(|log| fingerprint(log) == *before);
-        findings.demand(same, Kind::Lost, || format!("the log of {conversation} is not what it was"));
+        findings.demand(same, Kind::Lost, || format!("the log of {conversation} has changed"));
     }
     Ok(findings)
 }
@@ -237,16 +234,16 @@ mod tests {
     }
 
     #[test]
-    fn a_recording_is_told_from_one_with_a_gap_a_repeat_or_something_lost() {
+    fn a_gap_a_repeat_and_a_loss_in_a_recording_are_distinguished() {
         assert_eq!(found(&[1, 2, 3], &[1, 2, 3]), None);
-        assert_eq!(found(&[1, 2], &[1, 2, 3]), None, "cut short is told by the missing end");
+        assert_eq!(found(&[1, 2], &[1, 2, 3]), None, "an incomplete recording is noticed by its missing end");
         assert_eq!(found(&[1, 3], &[1, 2, 3]), Some(Kind::Gap));
         assert_eq!(found(&[1, 1, 2], &[1, 2, 3]), Some(Kind::Repeat));
         assert_eq!(found(&[1, 2, 3], &[1, 2]), Some(Kind::Lost));
     }
 
     #[test]
-    fn one_byte_that_differs_is_something_lost() {
+    fn a_single_different_byte_is_a_loss() {
         let log = frames(&[1, 2]);
         let mut recorded = log.clone();
         recorded[1].raw = "id: 2\nevent: usage\ndata: {}\n\n".into();

@@ -1,4 +1,4 @@
-//! A blow to the server while visitors are there, and the comparison afterwards.
+//! Kills the server while visitors use it, and compares everything afterwards.
 
 use std::time::Duration;
 
@@ -12,39 +12,37 @@ use crate::violation::{Findings, Kind};
 use crate::visitor::Visitor;
 use crate::wait::{LONG, bounded};
 
-/// What is done to the server.
+/// How the server is killed.
 #[derive(Clone, Debug)]
 pub enum Blow {
-    /// kill -9 after this long, and again after each further wait, each time started anew.
+    /// `kill -9` after each of these waits, with a restart after each.
     Kills(Vec<Duration>),
-    /// It was started to die at a fault point; it is started without one when it has.
+    /// The server was started to die at a fault point. It is restarted without one.
     Fault,
-    /// kill -9 after this long; then it is started once for each of these fault points (`name:N`), to die
-    /// in the middle of recovering; then it is started without one.
+    /// `kill -9` after this long, then one restart for each of these fault points (`name:N`), so that it dies
+    /// during recovery, then a restart without one.
     Recovery(Duration, Vec<String>),
 }
 
-/// What came of it.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What the comparison found.
     pub findings: Findings,
     /// How often the server died.
     pub deaths: u64,
 }
 
-/// How many visitors come, and what they want.
+/// How many visitors there are, and what they do.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// Answers under way.
+    /// Concurrent generations.
     pub generations: usize,
-    /// Readers altogether.
+    /// Readers in total.
     pub readers: usize,
     /// About how long an answer takes.
     pub millis: u64,
 }
 
-/// Lets visitors in, strikes, waits until all of them have got what they came for, and compares.
+/// Starts the visitors, kills the server, waits until all visitors are finished, and compares.
 pub async fn strike(server: &mut Server, visitors: Vec<Visitor>, blow: Blow) -> anyhow::Result<Outcome> {
     let mut visits = JoinSet::new();
     for visitor in visitors {
@@ -54,7 +52,7 @@ pub async fn strike(server: &mut Server, visitors: Vec<Visitor>, blow: Blow) -> 
     let mut deaths = 0;
     tokio::select! {
         fallen = fall(server, &blow, &mut deaths) => fallen?,
-        done = finish(&mut visits, &mut cases) => done?, // everybody was served before the last blow
+        done = finish(&mut visits, &mut cases) => done?, // all visitors were finished before the last kill
     }
     if !server.is_running()? {
         deaths = deaths.max(1);
@@ -76,12 +74,12 @@ async fn finish(visits: &mut JoinSet<anyhow::Result<Case>>, cases: &mut Vec<Case
     Ok(())
 }
 
-/// Strikes, and counts how often the server died of it.
+/// Kills the server, and counts how often it died.
 async fn fall(server: &mut Server, blow: &Blow, deaths: &mut u64) -> anyhow::Result<()> {
     match blow {
         Blow::Kills(waits) => {
             for wait in waits {
-                sleep(*wait).await; // a moment by chance is what is wanted here
+                sleep(*wait).await; // a random moment is intended here
                 *deaths += 1;
                 server.crash().await?;
             }
@@ -105,8 +103,8 @@ async fn fall(server: &mut Server, blow: &Blow, deaths: &mut u64) -> anyhow::Res
 }
 
 impl Mix {
-    /// Visitors of every kind: most are answered plainly, some by an upstream that fails first, some ask
-    /// twice, some press Stop, and one is given an answer long enough to be settled in the store.
+    /// Visitors of every kind: most get a plain answer, some an upstream that fails first, some send two messages, some
+    /// cancel, and one gets an answer long enough to be settled in the store.
     pub fn visitors(self, server: &Server, upstream: &Upstream, random: &mut fastrand::Rng) -> Vec<Visitor> {
         let mut visitors: Vec<Visitor> = Vec::new();
         let mut answers = 0;

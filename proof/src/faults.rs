@@ -1,4 +1,4 @@
-//! Every fault point of the server, and what it takes to come by it.
+//! Every fault point of the server, and how to reach it.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::wait::LONG;
 /// How a fault point is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Once in every start.
+    /// Once during every start.
     Opening,
     /// With every event, under any load.
     Often,
-    /// A few times: when something begins, is taken up, or has become long.
+    /// A few times: when something starts, is resumed, or has become long.
     Seldom,
     /// Only when thousands of rows can be cut off at once.
     Heavy,
-    /// Not by a crash, for this reason.
+    /// Not by these tests, for this reason.
     Never(&'static str),
 }
 
 impl Reach {
-    /// At which times of coming by to die.
+    /// At which visits of the point to die.
     pub fn hits(self) -> &'static [u64] {
         match self {
             Reach::Opening | Reach::Heavy => &[1],
@@ -37,8 +37,8 @@ impl Reach {
     }
 }
 
-/// All points, with the way to each. A point that is new and unknown here is taken for one that is passed
-/// often: if it is not, its test fails and somebody has to think about it.
+/// All points, and how to reach each. A new point counts as reached often. If that is wrong, its test fails, and
+/// somebody has to add it here.
 pub fn points() -> Vec<(&'static str, Reach)> {
     let all = outlast_store::fault::POINTS.iter().chain(outlast_engine::FAULT_POINTS);
     all.map(|point| (*point, reach(point))).collect()
@@ -61,7 +61,8 @@ fn reach(point: &str) -> Reach {
     }
 }
 
-/// Dies at a fault point (`name:N`) under load, comes back, and is compared. `None` if it did not come by.
+/// Lets the server die at a fault point (`name:N`) under load, restarts it and compares. `None` if the point was
+/// not reached.
 pub async fn die_at(
     fault: &str,
     reach: Reach,
@@ -82,7 +83,7 @@ pub async fn die_at(
     Ok((outcome.deaths > 0).then_some(outcome))
 }
 
-/// Dies as often as said in the middle of recovering, each time somewhere else, and then comes back.
+/// Lets the server die the given number of times during recovery, each time at a different point, then restarts it.
 pub async fn die_recovering(
     times: usize,
     upstream: &Upstream,
@@ -108,8 +109,8 @@ pub async fn die_recovering(
     strike(&mut server, visitors, Blow::Recovery(after, points)).await
 }
 
-/// Many long answers side by side, and nothing short before them that would keep its rows. Slow ones: on a
-/// busy machine quick tokens gather into few rows, and rows are what is wanted. Nobody waits for their end.
+/// Many long concurrent answers, and nothing short before them that would keep its rows. They are slow, because on
+/// a busy machine quick tokens are combined into few rows, and many rows are needed. Nobody waits for their end.
 fn heavy(server: &Server, upstream: &Upstream, random: &mut fastrand::Rng) -> Vec<Visitor> {
     let visitor = |_| Visitor {
         api: server.api().clone(),

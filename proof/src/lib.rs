@@ -1,8 +1,8 @@
-//! Tries the promises of Outlast on the real process.
+//! Tests the promises of Outlast on the real process.
 //!
-//! Nothing here knows the server from inside: it is started, talked to over HTTP, killed and started
-//! again, and what clients recorded is compared with what the server says afterwards, byte for byte. The
-//! fold over the log is written anew here on purpose; the server's own would agree with itself.
+//! The server is a black box here: it is started, used over HTTP, killed and restarted. What clients recorded is
+//! compared with what the server returns afterwards, byte for byte. The fold over the log is implemented a second
+//! time on purpose, because the server's own would agree with itself.
 
 pub mod wait;
 

@@ -1,4 +1,4 @@
-//! A process under proof: says when it is ready, is ended on purpose only, and is never left behind.
+//! A process under test. It prints a line when it is ready, and is always stopped at the end.
 
 use std::fs::OpenOptions;
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use crate::wait::bounded;
 /// A debug build on a busy machine opens a large file in a few seconds at most.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether a process is ready.
+/// How often to check whether a process is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 pub(crate) struct Process {
     child: Child,
-    /// What it says on stdout, and how much others said there before it.
+    /// The file with its stdout, and how much earlier processes wrote there.
     output: PathBuf,
     before: usize,
     errors: PathBuf,
 }
 
 impl Process {
-    /// Starts it. What it says is added to two files of this name, `.out` and `.log`.
+    /// Starts it. Its stdout and stderr are appended to two files of this name, `.out` and `.log`.
     pub(crate) fn spawn(mut command: Command, name: &Path) -> anyhow::Result<Process> {
         let (output, errors) = (name.with_extension("out"), name.with_extension("log"));
         let open = |path: &Path| OpenOptions::new().create(true).append(true).open(path);
@@ -44,7 +44,7 @@ impl Process {
         Ok(Process { child, output, before, errors })
     }
 
-    /// Waits for the line that names its address; an error if it ends before.
+    /// Waits for the line with its address. Fails if the process ends before.
     pub(crate) async fn ready(&mut self) -> anyhow::Result<SocketAddr> {
         let line = async {
             loop {
@@ -68,24 +68,23 @@ impl Process {
         self.child.id().context("the process has ended")
     }
 
-    /// kill -9, and gone when this returns.
+    /// `kill -9`. The process has ended when this returns.
     pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
         Ok(self.child.kill().await?)
     }
 
-    /// kill -9 where nobody can wait.
+    /// `kill -9` without waiting for the end.
     pub(crate) fn end(&mut self) {
         self.child.start_kill().ok(); // it may have ended before
     }
 
-    /// SIGTERM.
     pub(crate) fn terminate(&self) -> anyhow::Result<()> {
         let pid = i32::try_from(self.pid()?)?;
         let pid = Pid::from_raw(pid).context("a pid is not zero")?;
         Ok(kill_process(pid, Signal::TERM)?)
     }
 
-    /// Waits for it to end by itself.
+    /// Waits until it ends by itself.
     pub(crate) async fn ended(&mut self) -> anyhow::Result<ExitStatus> {
         Ok(self.child.wait().await?)
     }
@@ -94,7 +93,7 @@ impl Process {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// The end of what it said on stderr.
+    /// The end of its stderr.
     pub(crate) fn last_errors(&self) -> String {
         let text = std::fs::read_to_string(&self.errors).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
@@ -106,12 +105,12 @@ impl Process {
         self.memory("VmRSS:")
     }
 
-    /// The part of it that is not a mapped file, which the system takes back whenever it likes.
+    /// The resident memory without mapped files, which the system can reclaim at any time.
     pub(crate) fn own_bytes(&self) -> anyhow::Result<u64> {
         self.memory("RssAnon:")
     }
 
-    /// The most resident memory it had since `forget_peak`.
+    /// Its peak resident memory since `forget_peak`.
     pub(crate) fn peak_bytes(&self) -> anyhow::Result<u64> {
         self.memory("VmHWM:")
     }
@@ -128,8 +127,8 @@ impl Process {
         Ok(kib * 1024)
     }
 
-    /// What it made the disk write, and what it handed to `write` calls, sockets included. A file system in
-    /// memory counts nothing as the former.
+    /// Bytes written to the disk, and bytes passed to `write` calls, sockets included. On an in-memory file system the
+    /// first number is zero.
     pub(crate) fn written_bytes(&self) -> anyhow::Result<(u64, u64)> {
         let io = std::fs::read_to_string(format!("/proc/{}/io", self.pid()?))?;
         let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! Readers: they record what comes, byte for byte, drop out at random and come back where they were.
+//! Readers record what arrives, byte for byte, disconnect at random, and reconnect at their position.
 
 use anyhow::anyhow;
 use bytes::Bytes;
@@ -9,11 +9,10 @@ use crate::api::{Api, COME_BACK_AFTER};
 use crate::sse::{Cutter, Frame};
 use crate::violation::{Findings, Kind};
 
-/// Somebody who watches.
 pub struct Reader {
     api: Api,
     path: String,
-    /// On average, how many events it takes before it drops out; `None` if it never does.
+    /// After how many events it disconnects, on average; `None` for never.
     drops_after: Option<usize>,
     random: fastrand::Rng,
 }
@@ -21,36 +20,36 @@ pub struct Reader {
 /// What a reader saw.
 #[derive(Debug, Default)]
 pub struct Recording {
-    /// The events, in the order they came.
+    /// The events, in the order of arrival.
     pub frames: Vec<Frame>,
-    /// What was wrong already while reading.
+    /// Violations that were noticed while reading.
     pub findings: Findings,
     /// Whether the server ended the stream after an end event.
     pub ended: bool,
-    /// What arrived of an event before the connection went, until it has come again.
+    /// The part of an event that arrived before the connection was lost, until the event arrives again.
     torn: Bytes,
 }
 
 /// How one connection ended.
 enum Over {
-    /// The server closed it in good order.
+    /// The server closed it normally.
     Closed,
     /// It broke, or the reader dropped it.
     Broken,
 }
 
 impl Reader {
-    /// A faithful reader of a generation.
+    /// A reader of a generation that does not disconnect.
     pub fn of_generation(api: &Api, id: &str) -> Reader {
         Reader::of_path(api, format!("/v1/generations/{id}/events"))
     }
 
-    /// A faithful reader of a job.
+    /// A reader of a job that does not disconnect.
     pub fn of_job(api: &Api, id: &str) -> Reader {
         Reader::of_path(api, format!("/v1/jobs/{id}/events"))
     }
 
-    /// A faithful reader of a conversation, from its first event.
+    /// A reader of a conversation from its first event that does not disconnect.
     pub fn of_conversation(api: &Api, id: &str) -> Reader {
         Reader::of_path(api, format!("/v1/conversations/{id}/events"))
     }
@@ -59,7 +58,7 @@ impl Reader {
         Reader { api: api.clone(), path, drops_after: None, random: fastrand::Rng::with_seed(1) }
     }
 
-    /// Drops out after about so many events, again and again.
+    /// Makes it disconnect repeatedly, after about this many events.
     pub fn drops_after(mut self, events: usize, seed: u64) -> Reader {
         self.drops_after = Some(events);
         self.random = fastrand::Rng::with_seed(seed);
@@ -93,7 +92,7 @@ impl Reader {
         }
     }
 
-    /// Records until an event of this seq has come, without caring for ends.
+    /// Records until an event with this seq has arrived, across ends of generations.
     pub async fn record_to(self, seq: u64, deadline: Instant) -> anyhow::Result<Vec<Frame>> {
         let mut cutter = Cutter::default();
         let mut frames: Vec<Frame> = Vec::new();
@@ -108,7 +107,7 @@ impl Reader {
     }
 
     async fn connect(&mut self, recording: &Recording) -> Result<Response, Turned> {
-        // Both ways to say where one stands mean the same.
+        // Both ways to pass a position are equivalent.
         let request = match recording.frames.last() {
             None => self.api.request(Method::GET, &self.path),
             Some(last) if self.random.bool() => {
@@ -148,7 +147,7 @@ impl Reader {
                         return Over::Broken;
                     }
                 }
-                // Drops out between two events that arrived together, too: the second must come again.
+                // It may also disconnect between two events that arrived together; the second must arrive again.
                 left = left.map(|left| left.saturating_sub(1));
                 if left == Some(0) && !recording.has_end() {
                     break;
@@ -162,9 +161,9 @@ impl Reader {
 
 /// Why there is no stream.
 enum Turned {
-    /// Nobody is there; somebody will be.
+    /// The server is down, but will be restarted.
     Down,
-    /// The server says no.
+    /// The server refused.
     Away(String),
 }
 
@@ -174,17 +173,18 @@ impl Recording {
     }
 
     fn take(&mut self, frame: Frame) {
-        // What was torn off was on the wire, so it was acknowledged: it must come again as it was.
+        // An incomplete event was already sent, so it was acknowledged and must arrive again unchanged.
         if !frame.raw.starts_with(&self.torn) && frame.kind != "snapshot" {
             let (seq, torn) = (frame.seq, String::from_utf8_lossy(&self.torn).into_owned());
-            self.findings.broke(Kind::Lost, format!("event {seq} does not begin with the torn {torn:?}"));
+            self.findings
+                .broke(Kind::Lost, format!("event {seq} does not start with the incomplete {torn:?}"));
         }
         self.torn = Bytes::new();
         self.frames.push(frame);
     }
 
     fn keep_torn(&mut self, torn: Bytes) {
-        // A whole frame that was left in the buffer on purpose counts as torn as well.
+        // A complete frame that was left in the buffer on purpose also counts as incomplete.
         let first = torn.windows(2).position(|pair| pair == b"\n\n").map_or(torn.len(), |end| end + 2);
         let torn = torn.slice(..first);
         if torn.len() > self.torn.len() {
@@ -194,6 +194,6 @@ impl Recording {
 
     fn gives_up(&mut self, path: &str) {
         let seen = self.frames.last().map_or(0, |frame| frame.seq);
-        self.findings.broke(Kind::WithoutEnd, format!("{path}: a reader waits in vain after {seen}"));
+        self.findings.broke(Kind::WithoutEnd, format!("{path}: a reader waited too long after {seen}"));
     }
 }

@@ -1,4 +1,4 @@
-//! What the upstream shall play, and how its tokens are told apart in the text that comes out.
+//! Scripts for the upstream, and how to recognise their tokens in the resulting text.
 
 use std::fmt;
 
@@ -16,24 +16,24 @@ impl Script {
         Script { seed, tokens, rate: 0, fault: String::new() }
     }
 
-    /// So many tokens a second; without this, as fast as they are taken.
+    /// Sets the tokens per second. Without it, they are sent as fast as they are read.
     pub fn rate(mut self, rate: u64) -> Script {
         self.rate = rate;
         self
     }
 
-    /// A fault in the upstream's own words, such as `reset_after=3 fails=1`.
+    /// Adds a fault in the upstream's notation, such as `reset_after=3 fails=1`.
     pub fn fault(mut self, fault: &str) -> Script {
         self.fault = fault.to_owned();
         self
     }
 
-    /// Names it at the upstream.
+    /// Identifies the script at the upstream.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// The length of the whole answer.
+    /// The number of tokens in the whole answer.
     pub fn tokens(&self) -> u64 {
         self.tokens
     }
@@ -46,12 +46,12 @@ impl fmt::Display for Script {
     }
 }
 
-/// The indices of the markers `<17:1731700000123456789> ` in a text, or what is not one.
+/// The indices of the markers `<17:1731700000123456789> ` in a text, or an error if there is anything else.
 pub fn markers(text: &str) -> Result<Vec<u64>, String> {
     let mut indices = Vec::new();
     for marker in text.split_inclusive("> ") {
         let index = marker.strip_prefix('<').and_then(|rest| rest.strip_suffix("> ")).and_then(index_of);
-        indices.push(index.ok_or_else(|| format!("{marker:?} is no marker"))?);
+        indices.push(index.ok_or_else(|| format!("{marker:?} is not a marker"))?);
     }
     Ok(indices)
 }
@@ -62,13 +62,13 @@ fn index_of(inside: &str) -> Option<u64> {
     index.parse().ok()
 }
 
-/// How many tokens a text holds, if they are the first ones of a script in order: none missing, none
-/// twice, none torn.
+/// The number of tokens in a text, if they are the first ones of a script in order: no gaps, no duplicates, none
+/// incomplete.
 pub fn count_from_first(text: &str) -> Result<u64, String> {
     let mut expected = 0;
     for index in markers(text)? {
         if index != expected {
-            return Err(format!("token {index} stands where {expected} should"));
+            return Err(format!("token {index} instead of {expected}"));
         }
         expected += 1;
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_told_from_one_with_a_token_missing_repeated_or_torn() {
+    fn a_missing_a_repeated_and_an_incomplete_token_are_noticed() {
         assert_eq!(count_from_first("<0:5> <1:6> "), Ok(2));
         assert_eq!(count_from_first(""), Ok(0));
         for wrong in ["<1:5> ", "<0:5> <0:5> ", "<0:5> <2:6> ", "<0:5> <1:6", "<0:5> x"] {

@@ -1,4 +1,4 @@
-//! The server as a process: started on its own data folder, killed, started again at the same address.
+//! The server as a process: started with its own data folder, killed, restarted at the same address.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,11 +16,10 @@ use crate::process::Process;
 use crate::upstream::Upstream;
 use crate::wait::bounded;
 
-/// Ports below those that the system gives to outgoing connections. A killed server must find its port
-/// again: a reader that tries to come back meanwhile would otherwise take it for its own end, or even
-/// connect to itself.
+/// Ports below the ephemeral range. A killed server must get its port again: from that range, a reader that tries to
+/// reconnect meanwhile could take the port for its own end, or even connect to itself.
 const PORTS: std::ops::Range<u16> = 15_000..32_000;
-/// How many ports are tried before somebody must look at the machine.
+/// How many ports are tried before giving up.
 const PORT_TRIES: usize = 20;
 /// The server promises to stop within its drain time of 5 s.
 const STOP_WITHIN: Duration = Duration::from_secs(15);
@@ -39,7 +38,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The model `default` is this upstream. Retries come quickly, and one test is many users.
+    /// The model `default` is this upstream. Retries are quick, and limits per user are high, because one test acts as
+    /// many users.
     pub fn with(upstream: &Upstream) -> Options {
         let address = upstream.address();
         let toml = format!(
@@ -49,39 +49,37 @@ impl Options {
         Options { toml, ..Options::default() }
     }
 
-    /// Adds settings.
     pub fn toml(mut self, toml: &str) -> Options {
         self.toml.push_str(toml);
         self.toml.push('\n');
         self
     }
 
-    /// Sets a variable of the environment.
+    /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: &str) -> Options {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Adds an argument.
     pub fn arg(mut self, argument: &str) -> Options {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// Keeps the data there instead of in a folder of its own.
+    /// Uses this data folder instead of a temporary one.
     pub fn data(mut self, data: &Path) -> Options {
         self.data = Some(data.to_owned());
         self
     }
 
-    /// Another program than the one built beside this one.
+    /// Uses another server program than the one built next to this program.
     pub fn program(mut self, program: Option<PathBuf>) -> Options {
         self.program = program;
         self
     }
 }
 
-/// A server. Killed when dropped, and its data with it; before that they are searched for the key.
+/// A server. When dropped, it is killed, its data is searched for the key, and then deleted.
 pub struct Server {
     process: Process,
     address: SocketAddr,
@@ -116,13 +114,13 @@ impl Server {
         Err(last.context("no port was tried")?.context("the server did not start"))
     }
 
-    /// Starts one that must not start, and returns what it said.
+    /// Starts a server that must refuse to start, and returns its error.
     pub async fn refused(options: Options) -> anyhow::Result<String> {
         let folder = TempDir::new()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let mut process = spawn(&options, folder.path(), address, None)?;
         if process.ready().await.is_ok() {
-            bail!("the server started although it should not");
+            bail!("the server started although it should have refused");
         }
         let status = bounded("ending after a refusal", STOP_WITHIN, process.ended()).await??;
         if status.code() != Some(NOT_STARTED) {
@@ -131,55 +129,52 @@ impl Server {
         Ok(process.last_errors())
     }
 
-    /// How to talk to it. Stays good across restarts.
+    /// A client of it, which stays valid across restarts.
     pub fn api(&self) -> &Api {
         &self.api
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The folder with its data.
     pub fn data(&self) -> PathBuf {
         data(&self.options, self.folder.path())
     }
 
-    /// kill -9; gone when this returns.
+    /// `kill -9`. The process has ended when this returns.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         self.process.kill().await
     }
 
-    /// Starts it again on the same data and the same port.
+    /// Restarts it with the same data and the same port.
     pub async fn restart(&mut self) -> anyhow::Result<()> {
         self.restart_with_fault(None).await
     }
 
-    /// The same, to die at a fault point (`name:N`). It may die before it is ready; that is not an error.
+    /// Restarts it so that it dies at a fault point (`name:N`). It may die before it is ready, which is not an error.
     pub async fn restart_with_fault(&mut self, fault: Option<&str>) -> anyhow::Result<()> {
         self.process = spawn(&self.options, self.folder.path(), self.address, fault)?;
         match self.process.ready().await {
             Ok(_) => Ok(()),
             Err(_) if fault.is_some() => Ok(()),
             Err(error) => {
-                Err(error.context(self.process.last_errors()).context("the server did not come back"))
+                Err(error.context(self.process.last_errors()).context("the server did not restart"))
             }
         }
     }
 
-    /// kill -9 and start again.
+    /// `kill -9` and a restart.
     pub async fn crash(&mut self) -> anyhow::Result<()> {
         self.kill().await?;
         self.restart().await
     }
 
-    /// SIGTERM.
     pub fn terminate(&self) -> anyhow::Result<()> {
         self.process.terminate()
     }
 
-    /// SIGTERM, and waits for the orderly end.
+    /// Sends SIGTERM and waits for a clean exit.
     pub async fn stop(&mut self) -> anyhow::Result<()> {
         self.terminate()?;
         let status = self.ended(STOP_WITHIN).await?;
@@ -194,12 +189,11 @@ impl Server {
         bounded("the end of the server", within, self.process.ended()).await?
     }
 
-    /// Whether the process is there.
     pub fn is_running(&mut self) -> anyhow::Result<bool> {
         self.process.is_running()
     }
 
-    /// The end of what it said on stderr.
+    /// The end of its stderr.
     pub fn last_errors(&self) -> String {
         self.process.last_errors()
     }
@@ -209,12 +203,12 @@ impl Server {
         self.process.resident_bytes()
     }
 
-    /// Its resident memory without mapped files, which the system takes back whenever it likes.
+    /// Its resident memory without mapped files, which the system can reclaim at any time.
     pub fn own_bytes(&self) -> anyhow::Result<u64> {
         self.process.own_bytes()
     }
 
-    /// The most resident memory it had since `forget_peak`.
+    /// Its peak resident memory since `forget_peak`.
     pub fn peak_bytes(&self) -> anyhow::Result<u64> {
         self.process.peak_bytes()
     }
@@ -224,7 +218,7 @@ impl Server {
         self.process.forget_peak()
     }
 
-    /// Bytes that it made the disk write, and bytes that it handed to `write` calls.
+    /// Bytes written to the disk, and bytes passed to `write` calls.
     pub fn written_bytes(&self) -> anyhow::Result<(u64, u64)> {
         self.process.written_bytes()
     }

@@ -1,16 +1,15 @@
-//! Server-sent events as raw bytes: what a reader received is kept as it came.
+//! Parses server-sent events and keeps their raw bytes.
 
 use anyhow::{Context, ensure};
 use bytes::{Buf, Bytes, BytesMut};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One event as it stood on the wire.
+/// One event as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its position.
     pub seq: u64,
-    /// Its name.
+    /// Its type.
     pub kind: String,
     /// The generation it belongs to.
     pub generation: Option<String>,
@@ -43,10 +42,13 @@ impl Frame {
         let mut lines = text.lines();
         let mut field = |name: &str| {
             let line = lines.next().unwrap_or_default();
-            line.strip_prefix(name).with_context(|| format!("{line:?} does not begin with {name:?}"))
+            line.strip_prefix(name).with_context(|| format!("{line:?} does not start with {name:?}"))
         };
         let (id, kind, data) = (field("id: ")?, field("event: ")?, field("data: ")?);
-        ensure!(lines.next() == Some("") && lines.next().is_none(), "an event has three lines: {text:?}");
+        ensure!(
+            lines.next() == Some("") && lines.next().is_none(),
+            "an event must have three lines: {text:?}"
+        );
         let front: Front = serde_json::from_str(data)?;
         let seq = id.parse()?;
         ensure!(front.seq == seq && front.r#type == kind, "frame and event disagree: {text:?}");
@@ -55,7 +57,7 @@ impl Frame {
     }
 }
 
-/// Cuts a byte stream into frames. Comments are passed over.
+/// Splits a byte stream into frames. Comments are skipped.
 #[derive(Debug, Default)]
 pub struct Cutter {
     buffer: BytesMut,
@@ -63,12 +65,11 @@ pub struct Cutter {
 }
 
 impl Cutter {
-    /// Takes in what arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, if one is there.
+    /// The next complete frame, if there is one.
     pub fn cut(&mut self) -> anyhow::Result<Option<Frame>> {
         loop {
             let unseen = &self.buffer[self.looked_at..];
@@ -84,7 +85,7 @@ impl Cutter {
         }
     }
 
-    /// All frames that are whole.
+    /// All complete frames.
     pub fn cut_all(&mut self) -> anyhow::Result<Vec<Frame>> {
         let mut frames = Vec::new();
         while let Some(frame) = self.cut()? {
@@ -93,7 +94,7 @@ impl Cutter {
         Ok(frames)
     }
 
-    /// What arrived of a frame that never became whole.
+    /// The rest, which is an incomplete frame.
     pub fn torn(mut self) -> Bytes {
         if self.buffer.first() == Some(&b':') {
             self.buffer.advance(self.buffer.len());
@@ -110,7 +111,7 @@ mod tests {
         "id: 7\nevent: usage\ndata: {\"seq\":7,\"type\":\"usage\",\"generationId\":\"g\"}\n\n";
 
     #[test]
-    fn frames_come_out_whole_however_the_bytes_arrive() {
+    fn frames_are_complete_however_the_bytes_arrive() {
         let stream = format!(": keep-alive\n\n{FIRST}id: 8\nev");
         for size in 1..stream.len() {
             let mut cutter = Cutter::default();

@@ -1,4 +1,4 @@
-//! What the server says afterwards: a conversation's log and documents, read in every way there is.
+//! Reads a conversation's log and documents from the server, in every way the API offers.
 
 use anyhow::{Context, ensure};
 use reqwest::Method;
@@ -12,19 +12,16 @@ use crate::reader::Reader;
 use crate::sse::Frame;
 use crate::wait::LONG;
 
-/// A conversation as it is stored.
+/// A stored conversation.
 #[derive(Debug)]
 pub struct Stored {
-    /// Its id.
     pub conversation: String,
-    /// The whole log.
     pub log: Vec<Frame>,
-    /// The conversation with its messages.
     pub view: Value,
 }
 
 impl Stored {
-    /// Reads the log from its first event to the one that the view ends with.
+    /// Reads the log from its first event to the view's last.
     pub async fn read(api: &Api, conversation: &str) -> anyhow::Result<Stored> {
         let view = api.view(conversation).await?;
         let last = view["lastSeq"].as_u64().context("a view has a lastSeq")?;
@@ -40,13 +37,13 @@ impl Stored {
         self.log.iter().filter(|frame| frame.generation.as_deref() == Some(generation)).collect()
     }
 
-    /// The names of one generation's events, for tests that care about the order.
+    /// The types of one generation's events, for tests of their order.
     pub fn kinds_of(&self, generation: &str) -> Vec<&str> {
         self.events_of(generation).into_iter().map(|frame| frame.kind.as_str()).collect()
     }
 }
 
-/// All events of a generation by polling, page by page, as the bytes they came in.
+/// All events of a generation by polling, page by page, as raw bytes.
 pub async fn poll_all(api: &Api, generation: &str, limit: usize) -> anyhow::Result<Vec<String>> {
     let path = format!("/v1/generations/{generation}/events?format=json&limit={limit}");
     let mut events = Vec::new();
@@ -61,7 +58,7 @@ pub async fn poll_all(api: &Api, generation: &str, limit: usize) -> anyhow::Resu
         if page.ended {
             return Ok(events);
         }
-        ensure!(after.is_none_or(|after| page.next_after > after), "polling does not move on: {text}");
+        ensure!(after.is_none_or(|after| page.next_after > after), "polling makes no progress: {text}");
         after = Some(page.next_after);
     }
 }

@@ -1,4 +1,4 @@
-//! The long proof: kill -9 again and again, then every fault point, then recovery itself.
+//! The long test: repeated `kill -9`, then a crash at every fault point, then crashes during recovery.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,41 +12,39 @@ use crate::server::{Options, Server};
 use crate::upstream::Upstream;
 use crate::violation::Findings;
 
-/// How hard.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Rounds of kill -9.
+    /// Rounds of `kill -9`.
     pub rounds: u64,
-    /// Everything that is left to chance follows from it.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// Answers under way in a round.
+    /// Concurrent generations in a round.
     pub generations: usize,
     /// Readers in a round.
     pub readers: usize,
-    /// The server, if not the one built beside this program.
+    /// The server, if not the one built next to this program.
     pub program: Option<PathBuf>,
-    /// Whether the fault points and the recovery come after the rounds.
+    /// Whether to test the fault points and recovery after the rounds.
     pub faults: bool,
 }
 
-/// What was done and found.
+/// What was done, and the result.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Rounds of kill -9.
+    /// Rounds of `kill -9`.
     pub rounds: u64,
     /// How often the process died.
     pub deaths: u64,
     /// Deaths at fault points, by `name:N`.
     pub faults: u64,
-    /// Fault points that were not come by, with the reason.
+    /// Fault points that were not reached, with the reason.
     pub not_reached: Vec<String>,
-    /// Recoveries that were themselves cut short.
+    /// Recoveries that were interrupted.
     pub recoveries: u64,
-    /// What the comparisons found.
     pub findings: Findings,
 }
 
-/// Tortures the server and tells how it goes.
+/// Runs the plan, and reports progress.
 pub async fn torture(plan: &Plan, say: &mut dyn FnMut(String)) -> anyhow::Result<Tally> {
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let upstream = Upstream::start().await?;
@@ -63,7 +61,7 @@ fn options(plan: &Plan, upstream: &Upstream) -> Options {
     Options::with(upstream).program(plan.program.clone())
 }
 
-/// One server and one data folder for all rounds: what survives must survive all later crashes as well.
+/// All rounds use one server and one data folder, so that whatever survives must also survive all later crashes.
 async fn kill_rounds(
     plan: &Plan,
     upstream: &Upstream,
@@ -119,7 +117,7 @@ async fn every_point(
             let fault = format!("{point}:{hit}");
             let Some(outcome) = die_at(&fault, reach, upstream, options(plan, upstream), random).await?
             else {
-                bail!("{fault} was not come by; is the server built with fault points?");
+                bail!("{fault} was not reached; is the server built with fault points?");
             };
             say(format!("{fault}: {} violations", outcome.findings.violations.len()));
             tally.faults += 1;
@@ -139,7 +137,7 @@ async fn recoveries(
 ) -> anyhow::Result<()> {
     for times in 1..=5 {
         let outcome = die_recovering(times, upstream, options(plan, upstream), random).await?;
-        say(format!("recovery cut short {times} times: {} violations", outcome.findings.violations.len()));
+        say(format!("recovery interrupted {times} times: {} violations", outcome.findings.violations.len()));
         tally.recoveries += 1;
         tally.deaths += outcome.deaths;
         tally.findings.add(outcome.findings);

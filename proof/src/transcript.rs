@@ -1,4 +1,4 @@
-//! A second opinion: the fold over a log, written without a look at the server's.
+//! A second implementation of the fold over a log, independent of the server's.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,20 @@ use serde_json::Value;
 use crate::sse::Frame;
 use crate::violation::{Findings, Kind};
 
-/// What a log adds up to.
+/// The result of a log.
 #[derive(Debug, Default)]
 pub struct Transcript {
-    /// The messages that stand at the end, in order.
+    /// The messages at the end, in order.
     pub messages: Vec<Said>,
     /// The generations that ended, and how.
     pub ends: BTreeMap<String, End>,
 }
 
-/// One message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// Its id.
     pub id: String,
     /// `user` or `assistant`.
     pub role: String,
-    /// Its text.
     pub content: String,
     /// The generation it belongs to.
     pub generation: String,
@@ -36,25 +33,25 @@ pub struct End {
     pub seq: u64,
     /// The status that the documents must have.
     pub status: &'static str,
-    /// What it had said and not taken back.
+    /// Its text that was not withdrawn.
     pub text: String,
 }
 
 impl Transcript {
-    /// Folds a log and notes what cannot be in one.
+    /// Folds a log, and reports invalid events.
     pub fn of(log: &[Frame], findings: &mut Findings) -> Transcript {
         let mut transcript = Transcript::default();
         for (index, frame) in log.iter().enumerate() {
             let expected = index as u64 + 1;
             findings.demand(frame.seq == expected, Kind::Gap, || {
-                format!("the log has {} where {expected} should stand", frame.seq)
+                format!("the log has {} instead of {expected}", frame.seq)
             });
             transcript.take(frame, findings);
         }
         transcript
     }
 
-    /// The text that a generation's messages hold now.
+    /// The current text of a generation's messages.
     pub fn text_of(&self, generation: &str) -> String {
         let own = |said: &&Said| said.role == "assistant" && said.generation == generation;
         self.messages.iter().filter(own).map(|said| said.content.as_str()).collect()
@@ -88,7 +85,8 @@ impl Transcript {
                 let id = text(&payload["messageId"]);
                 match self.messages.iter_mut().find(|said| said.id == id) {
                     Some(said) => said.content.push_str(&text(&payload["text"])),
-                    None => findings.broke(Kind::WrongText, format!("text at {} for nobody", frame.seq)),
+                    None => findings
+                        .broke(Kind::WrongText, format!("text at {} without an open message", frame.seq)),
                 }
             }
             "attempt.retracted" => {
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_back_is_not_said() {
+    fn withdrawn_text_does_not_count() {
         let open = |id: &str| ("assistant.segment.started", json!({"messageId": id}));
         let say = |id: &str, text: &str| ("chat.delta", json!({"messageId": id, "text": text}));
         let back = ("attempt.retracted", json!({"messageIds": ["a"]}));
@@ -146,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_end_and_words_for_nobody_are_noticed() {
+    fn a_second_end_and_text_without_a_message_are_noticed() {
         let words = ("chat.delta", json!({"messageId": "a", "text": "x"}));
         let (_, broken) = fold(&[words, ("chat.done", json!({})), ("chat.cancelled", json!({}))]);
         assert_eq!(broken, [Kind::WrongText, Kind::AfterEnd]);

@@ -1,4 +1,4 @@
-//! The scripted upstream, as its own process: it plays what the user's message says and counts its calls.
+//! The scripted upstream, as a separate process: it plays the script in the user's message and counts its calls.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,16 +24,15 @@ pub struct Upstream {
 /// What the upstream counted for one script.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Calls {
-    /// Calls altogether.
+    /// Calls in total.
     pub calls: u64,
-    /// Calls under way.
+    /// Calls still running.
     pub live: u64,
-    /// Calls whose caller left before the end.
+    /// Calls whose caller disconnected before the end.
     pub closed_early: u64,
 }
 
 impl Upstream {
-    /// Starts one on a free port.
     pub async fn start() -> anyhow::Result<Upstream> {
         let folder = TempDir::new()?;
         let mut command = Command::new(binaries::bench()?);
@@ -44,23 +43,21 @@ impl Upstream {
         Ok(Upstream { process, address, client, seeds: AtomicU64::new(1), _folder: folder })
     }
 
-    /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A script that nobody else plays, of so many tokens.
+    /// A unique script of this many tokens.
     pub fn script(&self, tokens: u64) -> Script {
         Script::new(self.seeds.fetch_add(1, Ordering::Relaxed), tokens)
     }
 
-    /// What was called for a script.
+    /// The calls for a script.
     pub async fn calls(&self, script: &Script) -> anyhow::Result<Calls> {
         let url = format!("http://{}/calls?seed={}", self.address, script.seed());
         Ok(self.client.get(url).send().await?.json().await?)
     }
 
-    /// The process that plays.
     pub fn pid(&self) -> anyhow::Result<u32> {
         self.process.pid()
     }

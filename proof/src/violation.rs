@@ -1,4 +1,4 @@
-//! Promises that were broken, by kind.
+//! Violations of promises, by kind.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,21 +6,21 @@ use std::fmt;
 /// Which promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// What was acknowledged is not there, or not as it was (I1).
+    /// Acknowledged data is missing or changed (I1).
     Lost,
     /// A reader missed an event (I2).
     Gap,
     /// A reader got an event twice (I2).
     Repeat,
-    /// The text is not what the upstream said (I11).
+    /// The text differs from the upstream's (I11).
     WrongText,
-    /// A generation did not end, or a reader did not come to its end (I10).
+    /// A generation did not end, or a reader did not reach its end (I10).
     WithoutEnd,
     /// More than one end, or something after it (I3).
     AfterEnd,
-    /// A document does not say what the log says (I11).
+    /// A document disagrees with the log (I11).
     WrongDocument,
-    /// The server refused what it had to grant.
+    /// The server refused a request that it should have accepted.
     Refused,
 }
 
@@ -37,12 +37,10 @@ impl Kind {
     ];
 }
 
-/// One broken promise.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Which.
     pub kind: Kind,
-    /// What was seen.
+    /// What was observed.
     pub what: String,
 }
 
@@ -52,37 +50,36 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Everything that was found, and how much was looked at.
+/// All violations, and how much was checked.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// Broken promises.
     pub violations: Vec<Violation>,
-    /// Generations looked at.
+    /// Generations checked.
     pub generations: u64,
-    /// Events of their logs.
+    /// Events in their logs.
     pub events: u64,
     /// Events that readers recorded.
     pub recorded: u64,
-    /// How often readers came back.
+    /// How often readers reconnected.
     pub reconnects: u64,
     /// The length and a fingerprint of each log that was read, by conversation.
     pub logs: BTreeMap<String, (usize, u64)>,
 }
 
 impl Findings {
-    /// Notes a broken promise.
+    /// Adds a violation.
     pub fn broke(&mut self, kind: Kind, what: impl Into<String>) {
         self.violations.push(Violation { kind, what: what.into() });
     }
 
-    /// Notes a broken promise unless the condition holds.
+    /// Adds a violation unless the condition holds.
     pub fn demand(&mut self, holds: bool, kind: Kind, what: impl FnOnce() -> String) {
         if !holds {
             self.broke(kind, what());
         }
     }
 
-    /// Adds what another look found.
+    /// Adds the findings of another check.
     pub fn add(&mut self, other: Findings) {
         self.violations.extend(other.violations);
         self.generations += other.generations;
@@ -92,7 +89,7 @@ impl Findings {
         self.logs.extend(other.logs);
     }
 
-    /// An error that lists the first few, if there are any.
+    /// Fails with the first few violations, if there are any.
     pub fn clean(&self) -> anyhow::Result<()> {
         let first: Vec<String> = self.violations.iter().take(8).map(Violation::to_string).collect();
         anyhow::ensure!(first.is_empty(), "{self}\n{}", first.join("\n"));

@@ -1,5 +1,5 @@
-//! Somebody who uses the server while it is being killed: sends messages, watches the answers with several
-//! readers, may press Stop, and does not give up.
+//! A visitor uses the server while it is being killed: sends messages, follows the answers with several readers, may
+//! cancel, and retries until it succeeds.
 
 use std::time::Duration;
 
@@ -15,25 +15,24 @@ use crate::script::Script;
 
 /// One visitor of one conversation.
 pub struct Visitor {
-    /// The server.
     pub api: Api,
-    /// The messages to send, one behind the other.
+    /// The messages to send, one after another.
     pub scripts: Vec<Script>,
-    /// How many readers watch each answer.
+    /// How many readers follow each answer.
     pub readers: usize,
-    /// When to press Stop on the first answer, if at all.
+    /// When to cancel the first answer; `None` for never.
     pub cancel_after: Option<Duration>,
-    /// Names the visitor's requests and seeds its readers.
+    /// Determines the visitor's request ids and seeds its readers.
     pub seed: u64,
     /// When to give up on the server.
     pub deadline: Instant,
 }
 
-/// Readers drop out after about this many events.
+/// Readers disconnect after about this many events.
 const DROPS_AFTER: usize = 12;
 
 impl Visitor {
-    /// Sends, watches and waits for the end of everything.
+    /// Sends, follows and waits until everything has ended.
     pub async fn visit(self) -> anyhow::Result<Case> {
         let mut readers: JoinSet<(String, Recording)> = JoinSet::new();
         let mut expected: Vec<Expected> = Vec::new();
@@ -50,14 +49,14 @@ impl Visitor {
             });
         }
         if let (Some(after), Some(first)) = (self.cancel_after, expected.first_mut()) {
-            sleep(after).await; // a moment by chance is what is wanted here
+            sleep(after).await; // a random moment is intended here
             first.ends = self.cancel(&first.generation).await?;
         }
-        let conversation = conversation.context("a visitor has something to say")?;
+        let conversation = conversation.context("a visitor has at least one message")?;
         Ok(Case { conversation, expected, recordings: readers.join_all().await })
     }
 
-    /// Sends a message until it is accepted. Because the request has a name, it is begun once.
+    /// Sends a message until it is accepted. Because the request has an id, it starts one generation.
     async fn send(
         &self,
         index: usize,
@@ -85,12 +84,12 @@ impl Visitor {
         }
     }
 
-    /// Cancels until it is answered, and returns what the generation must have ended with by that answer.
+    /// Cancels until there is a response, and returns the final status that follows from it.
     async fn cancel(&self, generation: &str) -> anyhow::Result<Vec<&'static str>> {
         let path = format!("/v1/generations/{generation}/cancel");
         let answer = self.api.insist(&path, &json!({})).await?.expect(200)?;
         let status = answer.text("status")?;
         let known = ["completed", "cancelled", "error"].into_iter().find(|known| *known == status);
-        Ok(vec![known.with_context(|| format!("a cancel was answered with the status {status}"))?])
+        Ok(vec![known.with_context(|| format!("a cancel returned the status {status}"))?])
     }
 }

@@ -1,18 +1,18 @@
-//! Waiting for conditions. Nobody here sleeps for luck: a wait ends when its condition holds, and an error
-//! says what did not happen in time.
+//! Waiting for conditions. There are no fixed sleeps: a wait ends when its condition holds, and an error says what
+//! did not happen in time.
 
 use std::time::Duration;
 
 use anyhow::bail;
 use tokio::time::{Instant, sleep, timeout};
 
-/// What a healthy server never needs, even on a busy machine with two cores.
+/// Longer than a working server ever needs, even on a busy machine with two cores.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// How often a condition is looked at.
+/// How often a condition is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// Looks again and again until there is something.
+/// Calls the function until it returns something.
 pub async fn until<T>(
     what: &str,
     within: Duration,
@@ -30,7 +30,7 @@ pub async fn until<T>(
     }
 }
 
-/// Waits for something that ends by itself, for so long.
+/// Waits for a future, at most this long.
 pub async fn bounded<T>(what: &str, within: Duration, task: impl Future<Output = T>) -> anyhow::Result<T> {
     match timeout(within, task).await {
         Ok(done) => Ok(done),

@@ -1,4 +1,4 @@
-//! A worker of its own making: it appends what a test wants, with the epoch and the position the server expects.
+//! A worker for tests: it appends what a test wants, with the epoch and the position that the server expects.
 
 use anyhow::Context;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ pub struct Worker {
     pub started: Started,
     epoch: Value,
     last_seq: Value,
-    /// Bytes of all request bodies so far.
+    /// Total size of all request bodies so far.
     pub sent: usize,
 }
 
@@ -26,7 +26,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Claims the generation again, and keeps or withdraws what it said before.
+    /// Claims the generation again, and keeps or withdraws its text.
     pub async fn claim(&mut self, keep: bool) -> anyhow::Result<()> {
         self.post("claim", &json!({"keep": keep})).await?.expect(200)?;
         Ok(())
@@ -54,7 +54,7 @@ impl Worker {
     pub async fn hash_shown(&self) -> anyhow::Result<String> {
         let document = self.api.generation(&self.started.generation).await?;
         let hash = document["pendingApproval"]["hash"].as_str();
-        Ok(hash.with_context(|| format!("no hash is shown: {document}"))?.to_owned())
+        Ok(hash.with_context(|| format!("there is no hash: {document}"))?.to_owned())
     }
 
     /// A person's decision.

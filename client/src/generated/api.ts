@@ -46,7 +46,7 @@ export interface components {
             /** @description `cancelled`: why. */
             readonly reason?: string;
         };
-        /** @description The generation under way, in short. */
+        /** @description A summary of the active generation. */
         readonly ActiveRun: {
             readonly generationId: components["schemas"]["GenerationId"];
             readonly requestId: components["schemas"]["RequestId"];
@@ -57,7 +57,7 @@ export interface components {
             readonly startedAt: components["schemas"]["Timestamp"] | null;
             /** @description How many generations wait behind it. */
             readonly queued: number;
-            /** @description What a person is asked to decide about, oldest first. */
+            /** @description The undecided questions, oldest first. */
             readonly pendingApprovals?: readonly components["schemas"]["Approval"][];
             readonly retry?: components["schemas"]["ScheduledRetry"] | null;
         };
@@ -65,6 +65,8 @@ export interface components {
         readonly Append: {
             /** @description The epoch of the claim. */
             readonly epoch: components["schemas"]["Whole"];
+            /** @description The lease of the claim. A server without keys does not ask for it. */
+            readonly lease?: string | null;
             /** @description `lastSeq` of the last response: where this batch continues. */
             readonly expectedSeq: components["schemas"]["Whole"];
             readonly events: readonly components["schemas"]["WorkerEvent"][];
@@ -73,21 +75,21 @@ export interface components {
         readonly Approval: {
             readonly toolUseId: string;
             readonly toolName: string;
-            /** @description Null once somebody has decided: the log has it, and the state stays small. */
+            /** @description Null once the question is decided: the input is in the log, and the state stays small. */
             readonly toolInput: unknown;
             /**
-             * @description Names tool, arguments and attempt. A decision that carries it is about these and no others. Empty if
-             *     the question was asked before there were hashes.
+             * @description Identifies the tool, its arguments and the attempt. A decision that carries it applies to these and no
+             *     others. Empty if the question was asked before there were hashes.
              */
             readonly hash?: string;
             readonly decided?: components["schemas"]["Decided"] | null;
         };
         readonly Brief: {
-            /** @description By its name in the settings. A worker's generation may name any. */
+            /** @description The model's name in the settings. For a worker's generation it may be any name. */
             readonly model: string;
             /** @description Instructions for the model. */
             readonly system?: string | null;
-            /** @description Free JSON of the client. */
+            /** @description JSON of the client's choice. */
             readonly metadata?: unknown;
             readonly prompt?: components["schemas"]["Prompt"] | null;
             readonly answerId?: components["schemas"]["MessageId"] | null;
@@ -128,10 +130,10 @@ export interface components {
             readonly approvals: boolean;
             /** @description Where tools run. */
             readonly sandbox: string;
-            /** @description The server tells somebody who is not watching that a generation ended. */
+            /** @description The server notifies users who are not watching when a generation ends. */
             readonly notifications: boolean;
         };
-        /** @description OpenAI's fields that Outlast acts on, its own, and the rest for the upstream. */
+        /** @description OpenAI's fields that Outlast uses, Outlast's own fields, and the options for the upstream. */
         readonly ChatCompletion: {
             readonly model?: string | null;
             readonly messages?: readonly components["schemas"]["CompletionMessage"][] | null;
@@ -149,13 +151,13 @@ export interface components {
         } & {
             readonly [key: string]: unknown;
         };
-        /** @description A frame of a stream of chunks, as SSE parsers hand it on. */
+        /** @description A frame of a stream of chunks, as SSE parsers return it. */
         readonly ChunkFrame: {
             /** @description A chunk of OpenAI's API, or `[DONE]`. */
             readonly data: string;
         };
         readonly Claim: {
-            /** @description Whether what the previous worker appended stays. */
+            /** @description Whether what the previous worker appended is kept. */
             readonly keep?: boolean;
             readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
@@ -195,13 +197,11 @@ export interface components {
             readonly id: string;
             readonly function: components["schemas"]["CompletionFunctionCall"];
         };
-        /** @description What the user says. It must not be blank. */
+        /** @description The user's message. It must not be blank. */
         readonly Content: components["schemas"]["NotBlank"] | readonly components["schemas"]["TextPart"][];
         /** @description One message for the model. */
         readonly ContextMessage: {
-            /** @description Who speaks. */
             readonly role: components["schemas"]["Role"];
-            /** @description What is said. */
             readonly parts: readonly components["schemas"]["Part"][];
         };
         /** @description A conversation, as clients see it. */
@@ -213,14 +213,14 @@ export interface components {
             readonly currentGenerationId: components["schemas"]["GenerationId"] | null;
             readonly sandboxId: string | null;
             readonly sandboxUrl: string | null;
-            /** @description Files that the agent worked on. */
+            /** @description Reserved for files that the agent works on. */
             readonly files: readonly unknown[];
             readonly createdAt: components["schemas"]["Timestamp"];
             readonly updatedAt: components["schemas"]["Timestamp"];
             /** @description The log's last seq. */
             readonly lastSeq: components["schemas"]["Seq"];
         };
-        /** @description What is absent stays as it is. */
+        /** @description Absent fields are left unchanged. */
         readonly ConversationChange: {
             readonly title?: components["schemas"]["Title"] | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
@@ -235,29 +235,29 @@ export interface components {
             readonly nextCursor: string | null;
         };
         /**
-         * @description What is going on in a conversation.
+         * @description The status of a conversation, which follows from its current or last generation.
          * @enum {string}
          */
         readonly ConversationStatus: "idle" | "generating" | "awaiting_approval" | "paused" | "interrupted" | "complete" | "cancelled" | "error";
         /** @description Everything needed to show a conversation. */
         readonly ConversationView: {
             readonly conversation: components["schemas"]["Conversation"];
-            /** @description The newest messages, ascending. */
+            /** @description The newest messages, in ascending order. */
             readonly messages: readonly components["schemas"]["Message"][];
             readonly hasMore: boolean;
             readonly activeRun: components["schemas"]["ActiveRun"] | null;
             readonly lastEnd: components["schemas"]["LastEnd"] | null;
-            /** @description Those that wait behind it, oldest first: the next becomes the active run when this one ends. */
+            /** @description The generations that wait behind it, oldest first. The first becomes the active run when this one ends. */
             readonly queue: readonly components["schemas"]["QueuedRun"][];
-            /** @description The text of the segment that is open, by its message. */
+            /** @description The text of the open segment, by message id. */
             readonly overlays: {
                 readonly [key: string]: string;
             };
-            /** @description The same with thinking and text apart. */
+            /** @description The same as parts, with thinking and text separate. */
             readonly overlayParts: {
                 readonly [key: string]: readonly components["schemas"]["Part"][];
             };
-            /** @description The last event that is in this view: go on after it. */
+            /** @description The last event in this view. Continue with the events after it. */
             readonly lastSeq: components["schemas"]["Seq"];
         };
         readonly CreateConversation: {
@@ -280,7 +280,7 @@ export interface components {
             readonly decision: components["schemas"]["Decision"];
             readonly by: string;
             readonly reason?: string | null;
-            /** @description Whether it is meant for every further call of this tool. */
+            /** @description Whether it is meant for every later call of this tool. */
             readonly always?: boolean;
         };
         /**
@@ -299,19 +299,19 @@ export interface components {
             readonly param: string | null;
             readonly jobId?: string;
         };
-        /** @description What happened. Names on the wire stand beside each variant; PROTOCOL.md explains them to clients. */
+        /** @description What happened. Each variant has its wire name; PROTOCOL.md explains them to clients. */
         readonly Event: {
-            /** @description Title or metadata were set. */
+            /** @description The conversation was created, or its title or metadata changed. */
             readonly payload: {
                 /** @description The new title, if it changed. Null clears it. */
                 readonly title?: string | null;
-                /** @description The new metadata, if they changed. Null clears them. */
+                /** @description The new metadata, if it changed. Null clears it. */
                 readonly metadata?: unknown;
             };
             /** @enum {string} */
             readonly type: "conversation.updated";
         } | {
-            /** @description A message of a person or of the server joined the transcript. */
+            /** @description A user's or system message was added to the transcript. */
             readonly payload: {
                 readonly message: components["schemas"]["Message"];
             };
@@ -322,14 +322,14 @@ export interface components {
             readonly payload: components["schemas"]["Brief"] & {
                 /** @description The user's message it answers. */
                 readonly messageId: components["schemas"]["MessageId"];
-                /** @description Fingerprint of the request, so that the same id with another body is noticed. */
+                /** @description Fingerprint of the request, to detect the same request id with a different body. */
                 readonly digest: string;
                 readonly retryOf?: components["schemas"]["RetryOf"] | null;
             };
             /** @enum {string} */
             readonly type: "generation.queued";
         } | {
-            /** @description An attempt begins: the model is called, or a worker has claimed the generation. */
+            /** @description An attempt starts: the model is called, or a worker has claimed the generation. */
             readonly payload: {
                 readonly model: string;
                 /** Format: int32 */
@@ -345,51 +345,51 @@ export interface components {
             /** @enum {string} */
             readonly type: "assistant.segment.started";
         } | {
-            /** @description Nothing more is added to the message. */
+            /** @description The message is complete. */
             readonly payload: {
                 readonly messageId: components["schemas"]["MessageId"];
             };
             /** @enum {string} */
             readonly type: "assistant.segment.ended";
         } | {
-            /** @description Text of the answer. */
+            /** @description A piece of the answer. */
             readonly payload: {
                 readonly messageId: components["schemas"]["MessageId"];
                 readonly text: string;
                 /**
                  * Format: int32
-                 * @description How many chunks of the upstream were gathered into this event.
+                 * @description How many pieces from the upstream this event combines.
                  */
                 readonly chunks?: number;
             };
             /** @enum {string} */
             readonly type: "chat.delta";
         } | {
-            /** @description Text of the thinking. */
+            /** @description A piece of the model's thinking. */
             readonly payload: {
                 readonly messageId: components["schemas"]["MessageId"];
                 readonly text: string;
                 /**
                  * Format: int32
-                 * @description How many chunks of the upstream were gathered into this event.
+                 * @description How many pieces from the upstream this event combines.
                  */
                 readonly chunks?: number;
             };
             /** @enum {string} */
             readonly type: "thinking.delta";
         } | {
-            /** @description The model asked for a tool: a message of its own. */
+            /** @description The model calls a tool. The call is a message of its own. */
             readonly payload: {
                 readonly messageId: components["schemas"]["MessageId"];
                 readonly toolUseId: string;
                 readonly toolName: string;
-                /** @description Arguments: an object, or the literal text if the model wrote something else. */
+                /** @description Its arguments: an object, or the model's literal text if that is not a JSON object. */
                 readonly toolInput: unknown;
             };
             /** @enum {string} */
             readonly type: "tool.start";
         } | {
-            /** @description A tool wrote something while it ran. */
+            /** @description A running tool wrote something. */
             readonly payload: {
                 readonly toolUseId: string;
                 readonly stream: components["schemas"]["ToolStream"];
@@ -398,9 +398,9 @@ export interface components {
             /** @enum {string} */
             readonly type: "tool.output";
         } | {
-            /** @description A tool is done. Its result joins the message that called it. */
+            /** @description A tool has finished. Its result is added to the message of the call. */
             readonly payload: {
-                /** @description The message that called it. */
+                /** @description The message of the call. */
                 readonly messageId: components["schemas"]["MessageId"];
                 readonly toolUseId: string;
                 readonly result: unknown;
@@ -409,13 +409,13 @@ export interface components {
             /** @enum {string} */
             readonly type: "tool.end";
         } | {
-            /** @description A tool waits for a person's decision. */
+            /** @description A tool call waits for a person's decision. */
             readonly payload: {
                 readonly toolUseId: string;
                 readonly toolName: string;
-                /** @description The decision is about these arguments and no others. */
+                /** @description The decision applies to these arguments and no others. */
                 readonly toolInput: unknown;
-                /** @description Names tool, arguments and attempt; a decision may carry it. */
+                /** @description Identifies the tool, its arguments and the attempt. A decision may carry it. */
                 readonly hash?: string;
             };
             /** @enum {string} */
@@ -427,13 +427,13 @@ export interface components {
                 readonly decision: components["schemas"]["Decision"];
                 readonly by: string;
                 readonly reason?: string | null;
-                /** @description Whether the decision holds for every further call of this tool. */
+                /** @description Whether the decision is meant for every later call of this tool. */
                 readonly always?: boolean;
             };
             /** @enum {string} */
             readonly type: "approval.resolved";
         } | {
-            /** @description What the attempt cost, as the upstream counts. */
+            /** @description The token counts of the attempt, as reported by the upstream. */
             readonly payload: {
                 /** Format: int64 */
                 readonly inputTokens: number;
@@ -443,7 +443,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "usage";
         } | {
-            /** @description Whatever that attempt showed is withdrawn. */
+            /** @description What the attempt showed is withdrawn. */
             readonly payload: {
                 /** Format: int32 */
                 readonly attempt: number;
@@ -453,7 +453,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "attempt.retracted";
         } | {
-            /** @description The next attempt waits for its time. */
+            /** @description The last attempt failed, and the next one starts after a delay. */
             readonly payload: {
                 /** Format: int32 */
                 readonly attempt: number;
@@ -468,7 +468,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "retry.scheduled";
         } | {
-            /** @description The run stopped in the middle and waits for a person. */
+            /** @description The generation stopped in the middle and waits for a person or a worker. */
             readonly payload: {
                 readonly reason: string;
                 /**
@@ -480,7 +480,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "chat.interrupted";
         } | {
-            /** @description A person told it to go on. */
+            /** @description An interrupted generation continues. */
             readonly payload: {
                 readonly by: string;
             };
@@ -495,7 +495,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "chat.done";
         } | {
-            /** @description The end: failed. What was said stays. */
+            /** @description The end: failed. What was said is kept. */
             readonly payload: {
                 readonly errorMessage: string;
                 readonly code: string;
@@ -503,7 +503,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "chat.error";
         } | {
-            /** @description The end: cancelled. What was said stays. */
+            /** @description The end: cancelled. What was said is kept. */
             readonly payload: {
                 readonly reason: components["schemas"]["CancelReason"];
             };
@@ -512,7 +512,7 @@ export interface components {
         };
         /** @enum {string} */
         readonly EventFormat: "sse" | "json";
-        /** @description A frame of a stream, as SSE parsers hand it on. */
+        /** @description A frame of a stream, as SSE parsers return it. */
         readonly EventFrame: {
             /** @description The event's seq. */
             readonly id: string;
@@ -521,7 +521,7 @@ export interface components {
             /** @description A `StreamEvent`. */
             readonly data: string;
         };
-        /** @description The events are the bytes of the log, as in every stream. */
+        /** @description The events have the same bytes as in the log and in every stream. */
         readonly EventPage: {
             readonly data: readonly components["schemas"]["LogEvent"][];
             /** @description Pass this as `after` to get the next page. */
@@ -540,13 +540,13 @@ export interface components {
             readonly requestId: components["schemas"]["RequestId"];
             readonly status: components["schemas"]["GenerationStatus"];
             /**
-             * @description Everything said, in the order of the log. Not stored: put together from the messages when a client asks
-             *     for this generation alone.
+             * @description Everything said, in the order of the log. Not stored: it is assembled from the messages when a client
+             *     gets this generation, and left out of lists.
              */
             readonly contentParts?: readonly components["schemas"]["Part"][] | null;
             readonly pendingApproval: components["schemas"]["Approval"] | null;
             readonly sandboxId: string | null;
-            /** @description Whether the sandbox sleeps. */
+            /** @description Reserved: whether the sandbox is paused. */
             readonly isPaused: boolean;
             readonly errorMessage: string | null;
             /** @description Why the model stopped, why it was cancelled, or the code of the failure. */
@@ -590,6 +590,8 @@ export interface components {
         };
         readonly Heartbeat: {
             readonly epoch: components["schemas"]["Whole"];
+            /** @description The lease of the claim. A server without keys does not ask for it. */
+            readonly lease?: string | null;
             readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         /** @description The client's name for a request. */
@@ -621,32 +623,30 @@ export interface components {
             readonly reason: string | null;
             readonly errorMessage: string | null;
         };
-        /** @description One event in its place. */
+        /** @description An event with its position and its time. */
         readonly LogEvent: components["schemas"]["Event"] & {
             readonly seq: components["schemas"]["Seq"];
-            /** @description When it was decided. */
+            /** @description When it happened. */
             readonly ts: components["schemas"]["Timestamp"];
             readonly generationId: components["schemas"]["GenerationId"] | null;
             readonly requestId: components["schemas"]["RequestId"] | null;
         };
         /** @description One message. An assistant's answer is one message per segment, in the order of the log. */
         readonly Message: {
-            /** @description Its id, stable for ever. */
+            /** @description Never changes. */
             readonly id: components["schemas"]["MessageId"];
-            /** @description Where it stands. */
             readonly conversationId: components["schemas"]["ConversationId"];
             readonly generationId: components["schemas"]["GenerationId"] | null;
-            /** @description Who speaks. */
             readonly role: components["schemas"]["Role"];
             /** @description The plain text of its parts. */
             readonly content: string;
-            /** @description Everything in it, in the order of the log. */
+            /** @description Its content, in the order of the log. */
             readonly parts: readonly components["schemas"]["Part"][];
-            /** @description Whether it is finished, and how. */
+            /** @description Whether it is complete. */
             readonly status: components["schemas"]["MessageStatus"];
-            /** @description Why it ended, when it ended in an error. */
+            /** @description What went wrong, if its status is `error`. */
             readonly errorMessage: string | null;
-            /** @description Where in the log it began. */
+            /** @description The position at which it began. Messages are ordered by it. */
             readonly seq: components["schemas"]["Seq"];
             /** @description When it began. */
             readonly createdAt: components["schemas"]["Timestamp"];
@@ -660,7 +660,7 @@ export interface components {
             readonly hasMore: boolean;
         };
         /**
-         * @description How far a message has come.
+         * @description Whether a message is complete.
          * @enum {string}
          */
         readonly MessageStatus: "complete" | "streaming" | "cancelled" | "error";
@@ -668,7 +668,7 @@ export interface components {
         readonly Metadata: {
             readonly [key: string]: unknown;
         };
-        /** @description As OpenAI's libraries expect it. The settings do not say when a model was created. */
+        /** @description As OpenAI's libraries expect it. `created` is not known. */
         readonly Model: {
             readonly id: string;
             readonly object: string;
@@ -693,35 +693,32 @@ export interface components {
             readonly success: boolean;
             readonly status: components["schemas"]["GenerationStatus"];
         };
-        /** @description A piece of a message. */
         readonly Part: {
-            /** @description The words. */
             readonly text: string;
             /** @enum {string} */
             readonly type: "text";
         } | {
-            /** @description The words. */
             readonly text: string;
             /** @enum {string} */
             readonly type: "thinking";
         } | {
-            /** @description Where it is, or itself as a `data:` address. */
+            /** @description Its address, or the image itself as a `data:` URL. */
             readonly url: string;
             /** @enum {string} */
             readonly type: "image";
         } | {
-            /** @description Names the call. */
+            /** @description Identifies the call. */
             readonly id: string;
-            /** @description Which tool. */
+            /** @description The name of the tool. */
             readonly name: string;
             /** @description Its arguments. */
             readonly input: unknown;
             /** @enum {string} */
             readonly type: "tool_use";
         } | {
-            /** @description Which call. */
+            /** @description The id of the call. */
             readonly toolUseId: string;
-            /** @description The answer. */
+            /** @description The result: any JSON. */
             readonly content: unknown;
             /** @description Whether the tool failed. */
             readonly isError: boolean;
@@ -748,6 +745,8 @@ export interface components {
          * @description - `invalid_json` 400: the body is not JSON.
          *     - `invalid_request` 422: a field or parameter is unknown, missing or wrong; `field` names it. Also 400: the
          *       request was cut off, or does not ask for a WebSocket where one is needed.
+         *     - `unauthenticated` 401: the request has no credential, or one that is not valid.
+         *     - `forbidden` 403: the key does not have the scope that this needs.
          *     - `foreign_origin` 403: the request comes from a web page of another origin.
          *     - `not_found` 404: not found, or it belongs to another user.
          *     - `method_not_allowed` 405: this path does not support the method.
@@ -781,54 +780,54 @@ export interface components {
          *     - `store_unavailable` 503: the store cannot be reached. Retrying is safe if the request has a request id.
          * @enum {string}
          */
-        readonly ProblemCode: "invalid_json" | "invalid_request" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "already_asked" | "cancelled" | "interrupted" | "attempt_retracted" | "too_large" | "limit_reached" | "store_broken" | "draining" | "store_unavailable";
+        readonly ProblemCode: "invalid_json" | "invalid_request" | "unauthenticated" | "forbidden" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "already_asked" | "cancelled" | "interrupted" | "attempt_retracted" | "too_large" | "limit_reached" | "store_broken" | "draining" | "store_unavailable";
         /**
-         * @description Who makes an answer, if not a model of the settings.
+         * @description Who produces an answer, if not a model of this server.
          * @enum {string}
          */
         readonly Producer: "external";
-        /** @description What the model is given instead of the transcript, where the client keeps the history itself. */
+        /** @description What the model is given instead of the transcript, if the client keeps the history itself. */
         readonly Prompt: {
             /** @description The messages, oldest first. */
             readonly messages: readonly components["schemas"]["ContextMessage"][];
-            /** @description Tools that the model may ask for. The client runs them. */
+            /** @description Tools that the model may call. The client runs them. */
             readonly tools?: readonly components["schemas"]["ToolSpec"][];
-            /** @description Further wishes, under the names that OpenAI-compatible upstreams use. */
+            /** @description Further options, under the names that OpenAI-compatible APIs use. */
             readonly options?: {
                 readonly [key: string]: unknown;
             };
         };
-        /** @description A generation that waits for its turn, in short. */
+        /** @description A summary of a queued generation. */
         readonly QueuedRun: {
             readonly generationId: components["schemas"]["GenerationId"];
             readonly requestId: components["schemas"]["RequestId"];
             readonly model: string;
         };
-        /** @description The client's own name for a request; repeating it starts nothing. */
+        /** @description The client's idempotency key for a request. */
         readonly RequestId: string;
         readonly RetryGeneration: {
-            /** @description `retry` drops the partial answer, `continue` keeps it. */
+            /** @description `retry` withdraws the partial answer, `continue` keeps it. */
             readonly mode?: components["schemas"]["RetryMode"];
             readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         /**
-         * @description What becomes of a failed generation's partial answer.
+         * @description What happens to the partial answer of the failed generation.
          * @enum {string}
          */
         readonly RetryMode: "retry" | "continue";
-        /** @description The generation that is taken up again, and how. */
+        /** @description The generation that is retried or continued. */
         readonly RetryOf: {
-            /** @description The failed one. */
+            /** @description The generation that failed or was cancelled. */
             readonly generationId: components["schemas"]["GenerationId"];
             /** @description Whether its partial answer is kept. */
             readonly mode: components["schemas"]["RetryMode"];
         };
         /**
-         * @description Who speaks.
+         * @description Who a message is from.
          * @enum {string}
          */
         readonly Role: "user" | "assistant" | "tool" | "system";
-        /** @description An attempt that waits for its time, and why. */
+        /** @description The next attempt, and why the last one failed. */
         readonly ScheduledRetry: {
             /** Format: int32 */
             readonly attempt: number;
@@ -836,15 +835,15 @@ export interface components {
             readonly delayMs: number;
             /** @description What went wrong with the last attempt. */
             readonly reason: string;
-            /** @description From when on it waits. */
+            /** @description When the delay started. */
             readonly ts: components["schemas"]["Timestamp"];
         };
         /**
          * Format: int64
-         * @description An event's position in its conversation: 1, 2, 3, … with no holes. Zero is "before the first".
+         * @description An event's position in its conversation: 1, 2, 3, … without gaps. Zero means "before the first event".
          */
         readonly Seq: number;
-        /** @description A view as an event. It is not in the log: it stands for all events up to its seq. */
+        /** @description A view in the form of an event. It is not in the log; it replaces all events up to its seq. */
         readonly SnapshotEvent: {
             readonly seq: components["schemas"]["Seq"];
             readonly ts: components["schemas"]["Timestamp"];
@@ -870,7 +869,7 @@ export interface components {
             readonly metadata?: components["schemas"]["Metadata"] | null;
             readonly producer?: components["schemas"]["Producer"] | null;
         };
-        /** @description The generation that the request started, now or when it came first. */
+        /** @description The generation that this request, or the same request earlier, started. */
         readonly StartedGeneration: {
             readonly generationId: components["schemas"]["GenerationId"];
             readonly conversationId: components["schemas"]["ConversationId"];
@@ -882,7 +881,7 @@ export interface components {
             readonly jobId: components["schemas"]["GenerationId"];
             readonly status: components["schemas"]["JobStatus"];
         };
-        /** @description What a stream carries: the events of the log, or a snapshot in place of those that it leaves out. */
+        /** @description What a stream contains: the events of the log, or a snapshot that replaces some of them. */
         readonly StreamEvent: components["schemas"]["LogEvent"] | components["schemas"]["SnapshotEvent"];
         readonly StreamOptions: {
             readonly include_usage?: boolean | null;
@@ -894,31 +893,31 @@ export interface components {
         };
         /**
          * Format: date-time
-         * @description Milliseconds since 1970, written as `2026-01-01T00:00:00.000Z`. The core is told the time; it never asks.
+         * @description Milliseconds since 1970, written as `2026-01-01T00:00:00.000Z`. The core never reads a clock; callers
+         *     pass the time.
          */
         readonly Timestamp: string;
         /** @description A conversation's title. */
         readonly Title: string;
         readonly ToolName: string;
-        /** @description A tool that the model may ask for. */
+        /** @description A tool that the model may call. */
         readonly ToolSpec: {
-            /** @description Its name. */
             readonly name: string;
-            /** @description What it is good for. */
+            /** @description What the tool does. */
             readonly description?: string | null;
             /** @description A JSON schema of its arguments. */
             readonly parameters?: unknown;
-            /** @description Whether the model must keep to the schema, if the client says so. */
+            /** @description Whether the model must follow the schema exactly. */
             readonly strict?: boolean | null;
         };
         /**
-         * @description Where a tool writes.
+         * @description The stream that a tool writes to.
          * @enum {string}
          */
         readonly ToolStream: "stdout" | "stderr";
-        /** @description The id of a tool call, which must be able to stand in a path: browsers and proxies resolve `.` and `..`. */
+        /** @description The id of a tool call. It must be usable in a path, and browsers and proxies resolve `.` and `..`. */
         readonly ToolUseId: string;
-        /** @description Whose conversation it is. */
+        /** @description The user that a conversation belongs to. */
         readonly UserId: string;
         /**
          * @description What to do if a generation is running: refuse the message, answer it afterwards, or cancel and answer this.
@@ -927,7 +926,7 @@ export interface components {
         readonly WhenBusy: "reject" | "queue" | "interrupt";
         /**
          * Format: int64
-         * @description A position or a count, in a query or in a body. JSON does not tell `2` from `2.0`.
+         * @description A position or a count, in a query or in a body. In JSON, `2` and `2.0` are the same number.
          */
         readonly Whole: number;
         readonly WorkerDone: {
@@ -978,17 +977,19 @@ export interface components {
             readonly errorMessage: string;
             readonly code?: string;
         };
-        /** @description Where a worker stands. */
+        /** @description The state of a worker. */
         readonly WorkerState: {
             /**
              * Format: int32
              * @description The epoch in which this worker may append.
              */
             readonly epoch: number;
+            /** @description Proof of the claim: send it with every heartbeat and batch. Only a claim returns it. */
+            readonly lease?: string;
             /** @description The worker's last event: what the next batch must expect. */
             readonly lastSeq: components["schemas"]["Seq"];
             readonly status: components["schemas"]["GenerationStatus"];
-            /** @description What a person was asked, and what they decided. */
+            /** @description The questions to a person, and the decisions. */
             readonly approvals: readonly components["schemas"]["Approval"][];
         };
         readonly WorkerText: {

@@ -1,4 +1,4 @@
-//! How an event changes the state. Never fails: it already happened.
+//! How an event changes the state. Applying an event never fails, because it already happened.
 
 use std::time::Duration;
 
@@ -10,16 +10,15 @@ use crate::{
     Part, RetryMode, RetryOf, Role, Seq, Timestamp,
 };
 
-/// What a part of a message costs an answer beside its bytes, so that a flood of tiny ones meets the limit too.
+/// Counted for each part of a message in addition to its bytes, so that many tiny parts reach the limit too.
 const PART_BYTES: usize = 256;
 
 impl Conversation {
-    /// Takes in what happened.
     pub fn apply(&mut self, entry: &Entry) {
         self.apply_and_tell(entry);
     }
 
-    /// The same, and returns what changed beside the state.
+    /// Applies the event, and returns which documents it changes.
     pub(crate) fn apply_and_tell(&mut self, entry: &Entry) -> Touched {
         self.seq = entry.seq;
         if !entry.event.is_text() {
@@ -52,7 +51,7 @@ impl Conversation {
         let (Some(id), Some(request)) = (entry.generation.clone(), entry.request.clone()) else {
             return Touched::default();
         };
-        // The user's message, when there is one, stands directly before and belongs to the generation.
+        // The user's message, if any, is the event directly before this one and belongs to the generation.
         let first_seq = if asked.retry_of.is_some() { entry.seq } else { Seq(entry.seq.0.saturating_sub(1)) };
         let own_prompt = asked.brief.prompt.is_some().then_some(entry.seq);
         let queued = Generation {
@@ -89,14 +88,14 @@ impl Conversation {
         Touched { messages: Vec::new(), generation: Some(document) }
     }
 
-    /// The prompt of a generation holds for those that retry or continue it.
+    /// A generation's prompt is also used by those that retry or continue it.
     fn prompt_of(&self, retry_of: Option<&RetryOf>) -> Option<Seq> {
         let failed =
             self.current.as_ref().filter(|failed| Some(&failed.id) == retry_of.map(|of| &of.generation_id));
         failed?.prompt_seq
     }
 
-    /// What a continuation goes on from: all that stands there as an answer to the same question.
+    /// What a continuation continues: all messages that answer the same question so far.
     fn kept_by(&self, retry_of: Option<&RetryOf>) -> Vec<MessageId> {
         let continued = retry_of.filter(|retry| retry.mode == RetryMode::Continue);
         match (continued, &self.current) {
@@ -113,7 +112,7 @@ impl Conversation {
         let found = self.current.iter_mut().chain(&mut self.queue).find(|generation| generation.id == *id);
         let Some(generation) = found else { return Touched::default() };
         let segments = generation.apply(entry);
-        // Written down at once: the state forgets a generation that ended as soon as another takes its place.
+        // Build the document now: the state forgets an ended generation as soon as another one takes its place.
         let document = entry.event.changes_generation();
         let document = document.then(|| Box::new(generation_document(&self.id, generation)));
         let messages = segments.iter().map(|segment| segment_message(&self.id, generation, segment));
@@ -122,8 +121,8 @@ impl Conversation {
         touched
     }
 
-    /// One that was cancelled while it waited does not push aside the one under way. When none is, it is
-    /// the last one that ended.
+    /// A generation that was cancelled in the queue does not replace one that is running. If none is running,
+    /// it becomes the last one that ended.
     fn forget_the_ended(&mut self) {
         let Some(place) = self.queue.iter().position(Generation::ended) else { return };
         let ended = self.queue.remove(place);
@@ -149,8 +148,8 @@ struct Asked<'a> {
 }
 
 impl Generation {
-    /// Takes in an event, and returns the segments that began or changed in more than text. One that is
-    /// closed is forgotten: from then on its message has it.
+    /// Applies an event, and returns the segments that began, or changed in more than their text. A closed
+    /// segment is removed from the state, because its content is in the message from then on.
     pub(crate) fn apply(&mut self, entry: &Entry) -> Vec<Segment> {
         self.progress.last_seq = entry.seq;
         if entry.event.is_produced() {
@@ -228,8 +227,7 @@ impl Generation {
         progress.attempt = attempt;
         progress.attempt_seq = entry.seq;
         progress.retry = None;
-        // An attempt that begins while one should be under way, and not by somebody's word just now, takes
-        // the place of one that was lost.
+        // An attempt that starts while another should be running, without a resume, replaces one that was lost.
         if progress.phase == Phase::Running && progress.at_work_since != Some(entry.ts) {
             self.counters.lost_in_a_row = self.counters.lost_in_a_row.saturating_add(1);
         }
@@ -238,12 +236,12 @@ impl Generation {
         progress.phase = Phase::Running;
     }
 
-    /// The segment whose text is arriving, which a change of phase may show or hide.
+    /// The segment whose text is arriving. A change of phase may show or hide it.
     fn streaming(&self) -> Vec<Segment> {
         self.open_segment().cloned().into_iter().collect()
     }
 
-    /// A message begins. Text is added to the assistant's; a tool's has its arguments from the start.
+    /// Begins a message. Text is added to the assistant's later; a tool call has its arguments from the start.
     fn begin(&mut self, entry: &Entry, message: &MessageId, role: Role, parts: Vec<Part>) -> Vec<Segment> {
         let status = if parts.is_empty() { MessageStatus::Streaming } else { MessageStatus::Complete };
         let message = message.clone();
@@ -257,8 +255,8 @@ impl Generation {
     fn add_text(&mut self, message: &MessageId, kind: TextKind, text: &str, chunks: u32) -> Vec<Segment> {
         self.counters.chunks_received += u64::from(chunks);
         let open = self.progress.open.iter_mut();
-        // Text for a segment that is not open cannot be recorded by `observe`; a log that has it is
-        // folded without it rather than not at all.
+        // `observe` never records text for a segment that is not open. If a log has some anyway, it is ignored,
+        // so that the rest of the log can still be folded.
         if let Some(segment) = open.into_iter().find(|open| open.is_streaming() && open.message == *message) {
             let parts = segment.parts.len();
             push_text(&mut segment.parts, kind, text);
@@ -268,7 +266,7 @@ impl Generation {
         Vec::new()
     }
 
-    /// The text that was arriving is all there is.
+    /// Closes the segment that is streaming.
     fn close(&mut self, status: MessageStatus) -> Vec<Segment> {
         let Some(place) = self.progress.open.iter().position(Segment::is_streaming) else {
             return Vec::new();
@@ -313,7 +311,7 @@ impl Generation {
         }
     }
 
-    /// Questions are withdrawn with what was said.
+    /// Open questions are withdrawn along with the messages.
     fn retract(&mut self, message_ids: &[MessageId]) {
         let progress = &mut self.progress;
         progress.approvals.clear();
@@ -349,7 +347,7 @@ impl Generation {
         }
     }
 
-    /// The end closes the segment that was open; its status tells whether the text is all there is.
+    /// Closes the open segment; `status` says whether its text is complete.
     fn end(&mut self, at: Timestamp, phase: Phase, status: MessageStatus) -> Vec<Segment> {
         self.progress.completed_at = Some(at);
         self.progress.phase = phase;

@@ -1,4 +1,4 @@
-//! A tool call about which a person is asked, and the hash that binds the decision to it.
+//! A tool call that needs a person's decision, and the hash that binds the decision to it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,13 +12,13 @@ use crate::Decision;
 pub struct Approval {
     pub tool_use_id: String,
     pub tool_name: String,
-    /// Null once somebody has decided: the log has it, and the state stays small.
+    /// Null once the question is decided: the input is in the log, and the state stays small.
     pub tool_input: Value,
-    /// Names tool, arguments and attempt. A decision that carries it is about these and no others. Empty if
-    /// the question was asked before there were hashes.
+    /// Identifies the tool, its arguments and the attempt. A decision that carries it applies to these and no
+    /// others. Empty if the question was asked before there were hashes.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub hash: String,
-    /// The attempt in which the question was asked. Clients are not told.
+    /// The attempt in which the question was asked. Not sent to clients.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schema(ignore)]
     pub attempt: u32,
@@ -54,7 +54,7 @@ pub struct Decided {
     pub by: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether it is meant for every further call of this tool.
+    /// Whether it is meant for every later call of this tool.
     #[serde(default)]
     pub always: bool,
 }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn i8_a_hash_names_tool_arguments_and_attempt_whatever_the_order_of_the_keys() {
+    fn i8_a_hash_identifies_tool_arguments_and_attempt_whatever_the_order_of_keys() {
         let one: Value = serde_json::from_str(r#"{"a": 1, "b": {"c": 2, "d": 3}}"#).unwrap();
         let other: Value = serde_json::from_str(r#"{"b": {"d": 3, "c": 2}, "a": 1}"#).unwrap();
         assert_eq!(approval_hash("bash", &one, 1), approval_hash("bash", &other, 1));

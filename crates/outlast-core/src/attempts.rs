@@ -1,10 +1,10 @@
-//! Attempts: how the next one begins, what the last one leaves standing, and what comes of a failure.
+//! Attempts: how the next one starts, what is kept of the last one, and how failures are handled.
 
 use crate::entries::Entries;
 use crate::rules::{LOST_IN_A_ROW_MAX, retry_delay};
 use crate::{CallEnd, Event, Failure, FailureClass, Generation, MessageId, Rules};
 
-/// Withdraws what the last attempt showed and begins the next: no client may see the same text twice.
+/// Withdraws what the last attempt showed and starts the next, so that no client sees the same text twice.
 pub(crate) fn start_again(generation: &Generation, reason: &str, rules: &Rules, entries: &mut Entries) {
     if !goes_on(generation, rules) {
         retract(generation, generation.progress.shown.clone(), reason, entries);
@@ -18,7 +18,6 @@ pub(crate) fn goes_on(generation: &Generation, rules: &Rules) -> bool {
     rules.prefill.contains(&generation.brief.model) && generation.progress.only_text
 }
 
-/// Withdraws these messages, if there are any.
 pub(crate) fn retract(
     generation: &Generation,
     message_ids: Vec<MessageId>,
@@ -31,11 +30,11 @@ pub(crate) fn retract(
     }
 }
 
-/// An attempt was lost with its owner. It starts again, unless a person is to be asked, or it is lost time
-/// and again.
+/// An attempt was lost with its owner. The generation starts another one, unless a person must be asked or
+/// too many attempts in a row were lost.
 pub(crate) fn lose(generation: &Generation, rules: &Rules, entries: &mut Entries) {
     let again = "the server was restarted";
-    // What stays and has grown is not lost: the next attempt has less to say.
+    // If the text is kept and has grown, the attempt made progress and does not count as lost.
     let grew = goes_on(generation, rules) && generation.progress.last_seq > generation.progress.attempt_seq;
     if rules.ask_first() {
         entries.of(generation, Event::ChatInterrupted { reason: again.to_owned(), round: 0 });
@@ -47,15 +46,15 @@ pub(crate) fn lose(generation: &Generation, rules: &Rules, entries: &mut Entries
     }
 }
 
-/// How an attempt failed, and which messages began in the very report that says so: they are not in the
-/// state yet, but are shown.
+/// How an attempt failed, and which messages began in the same report. Those are not in the state yet, but
+/// followers see them.
 pub(crate) struct Failed<'a> {
     pub(crate) failure: &'a Failure,
     pub(crate) jitter: u8,
     pub(crate) newly_shown: Vec<MessageId>,
 }
 
-/// A failure that may pass is retried; one that may not, or one too many, ends the generation with what was
+/// Retries a transient failure. A permanent failure, or one too many, ends the generation and keeps what was
 /// said so far.
 pub(crate) fn fail(generation: &Generation, failed: Failed<'_>, rules: &Rules, entries: &mut Entries) {
     let Failed { failure, jitter, newly_shown } = failed;
@@ -77,7 +76,7 @@ pub(crate) fn fail(generation: &Generation, failed: Failed<'_>, rules: &Rules, e
     entries.of(generation, scheduled);
 }
 
-/// An answer that has outgrown its limit ends here, whatever else was reported.
+/// Ends an answer that exceeds its limit, whatever else was reported.
 pub(crate) fn too_long(generation: &Generation, entries: &Entries, rules: &Rules) -> Option<CallEnd> {
     let bytes = generation.counters.answer_bytes.saturating_add(entries.answer_bytes());
     (bytes > rules.answer_bytes).then(|| {

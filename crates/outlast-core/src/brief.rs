@@ -1,5 +1,5 @@
-//! What a client asks of a generation. One struct travels from the request through command, event and
-//! state to the document, so that a new wish is added in one place.
+//! What a client asks of a generation. The same struct is used in the request, the command, the event, the
+//! state and the document, so that a new field is added in one place.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,30 +10,30 @@ use crate::{MessageId, Producer, Prompt};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Brief {
-    /// By its name in the settings. A worker's generation may name any.
+    /// The model's name in the settings. For a worker's generation it may be any name.
     pub model: String,
     /// Instructions for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
-    /// Free JSON of the client.
+    /// JSON of the client's choice.
     #[serde(default)]
     pub metadata: Option<Value>,
-    /// What the model is given instead of the transcript. Stays in the log: the state only remembers where.
+    /// What the model is given instead of the transcript. The state holds only its position in the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<Prompt>,
-    /// The id that the client wants the first message of the answer to have.
+    /// The id that the client chose for the first message of the answer.
     #[serde(default)]
     pub answer_id: Option<MessageId>,
-    /// Who produces the answer, if not a model of the settings.
+    /// Who produces the answer, if not a model of this server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub producer: Option<Producer>,
 }
 
 impl Brief {
-    /// The model that answers when a client names none.
+    /// The model that is used when a client names none.
     pub const DEFAULT_MODEL: &'static str = "default";
 
-    /// Whether a worker elsewhere produces the answer.
+    /// Whether a worker produces the answer.
     pub fn is_for_worker(&self) -> bool {
         self.producer.is_some()
     }

@@ -1,25 +1,23 @@
-//! The small choices that events, commands and clients share, and their words on the wire.
+//! Small enums that events, commands and clients share, with their wire names.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::GenerationId;
 
-/// Who makes an answer, if not a model of the settings.
+/// Who produces an answer, if not a model of this server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Producer {
-    /// A worker elsewhere, which appends what it makes.
+    /// A worker, which appends what it produces.
     External,
 }
 
-/// Where a tool writes.
+/// The stream that a tool writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ToolStream {
-    /// What it says.
     Stdout,
-    /// What it complains about.
     Stderr,
 }
 
@@ -27,9 +25,9 @@ pub enum ToolStream {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
-    /// It may run.
+    /// The tool may run.
     Approve,
-    /// It may not.
+    /// The tool must not run.
     Deny,
 }
 
@@ -43,23 +41,23 @@ impl Decision {
     }
 }
 
-/// The generation that is taken up again, and how.
+/// The generation that is retried or continued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RetryOf {
-    /// The failed one.
+    /// The generation that failed or was cancelled.
     pub generation_id: GenerationId,
     /// Whether its partial answer is kept.
     pub mode: RetryMode,
 }
 
-/// What becomes of a failed generation's partial answer.
+/// What happens to the partial answer of the failed generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RetryMode {
-    /// Dropped: answer again from the start.
+    /// It is withdrawn, and the answer starts over.
     Retry,
-    /// Kept: go on from where it broke.
+    /// It is kept, and the answer continues from there.
     Continue,
 }
 
@@ -67,11 +65,11 @@ pub enum RetryMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum CancelReason {
-    /// Somebody pressed Stop.
+    /// Somebody cancelled it.
     User,
     /// Another message took its place.
     Superseded,
-    /// Nobody watched it for too long.
+    /// Nobody followed it for too long.
     Abandoned,
     /// It was interrupted and somebody dismissed it.
     Dismissed,

@@ -1,6 +1,6 @@
-//! Events as bytes. The log keeps exactly these bytes and every follower receives them unchanged.
+//! Events as bytes. The log stores exactly these bytes, and every follower receives them unchanged.
 //!
-//! The field order is fixed, so that a filter can read the head of a line without parsing the payload:
+//! The field order is fixed, so that the head of a line can be read without parsing the payload:
 //! `{"seq":…,"ts":…,"generationId":…,"requestId":…,"type":…,"payload":…}`.
 
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ pub fn encode(entry: &Entry) -> Vec<u8> {
         event: &entry.event,
     };
     let mut bytes = Vec::with_capacity(256);
-    serde_json::to_writer(&mut bytes, &line).expect("an event has only string keys and a Vec never fails");
+    serde_json::to_writer(&mut bytes, &line).expect("an event has only string keys, and a Vec cannot fail");
     bytes
 }
 
@@ -48,7 +48,7 @@ pub fn decode(line: &[u8]) -> Result<Entry, DecodeError> {
         generation_id: Option<GenerationId>,
         request_id: Option<RequestId>,
     }
-    // Two passes over the line: serde's `flatten` would copy every payload into a tree first.
+    // Two passes over the line, because serde's `flatten` would first copy every payload into a tree.
     let envelope: Envelope = serde_json::from_slice(line)?;
     let event: Event = serde_json::from_slice(line)?;
     Ok(Entry {
@@ -60,7 +60,7 @@ pub fn decode(line: &[u8]) -> Result<Entry, DecodeError> {
     })
 }
 
-/// What followers need to know about an event without decoding it.
+/// What a stream needs to know about an event without decoding it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     pub generation_id: Option<GenerationId>,
@@ -89,7 +89,7 @@ pub fn head(line: &[u8]) -> Result<Head, DecodeError> {
 /// before only in seq and time, so their head is copied instead of parsed.
 #[derive(Default)]
 pub struct Heads<'a> {
-    /// The previous line's bytes from behind its time to the end of its type.
+    /// The previous line's bytes, from after its time to the end of its type.
     same: &'a [u8],
     head: Option<Head>,
 }
@@ -108,7 +108,7 @@ impl<'a> Heads<'a> {
     }
 }
 
-/// Any field order and any escapes: lines of other versions, ids with quotes in them.
+/// Handles any field order and any escapes: lines of other versions, ids that contain quotes.
 fn slow_head(line: &[u8]) -> Result<Head, DecodeError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
@@ -128,7 +128,7 @@ fn known(kind: &str) -> Cow<'static, str> {
     }
 }
 
-/// The bytes after the time, if the line has our field order.
+/// The bytes after the time, if the line has the usual field order.
 fn behind_time(line: &[u8]) -> Option<&[u8]> {
     const TIME: usize = "2026-01-01T00:00:00.000Z".len();
     let rest = line.strip_prefix(b"{\"seq\":")?;
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn every_text_reads_back_as_it_was_and_makes_one_line() {
+    fn every_text_reads_back_unchanged_and_is_one_line() {
         for text in ["", "\n\r\u{2028}", "\"\\", "naïve 👩‍🚀", "\u{0}", "\",\"type\":\"chat.done\""] {
             let entry = entry(text, text);
             let line = encode(&entry);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_read_in_a_row_equal_heads_read_alone() {
+    fn heads_read_in_sequence_equal_heads_read_separately() {
         let texts = ["a", "b", "\",\"type\":\"chat.done\"", "\\"];
         let mut lines: Vec<Vec<u8>> =
             texts.iter().flat_map(|text| [encode(&entry("r", text)), encode(&entry("\"", text))]).collect();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn i11_a_number_reads_back_to_the_last_bit() {
+    fn i11_a_number_reads_back_bit_for_bit() {
         for number in [-3.106278780831748e-227, 0.1 + 0.2, f64::MAX, 5e-324] {
             let event = Event::ConversationUpdated { title: None, metadata: Some(number.into()) };
             let entry = Entry { generation: None, request: None, event, ..entry("r", "") };

@@ -1,4 +1,4 @@
-//! What clients and workers may ask, and the refusals that change nothing.
+//! What clients and workers can ask for, and the refusals.
 
 use serde_json::Value;
 
@@ -6,56 +6,54 @@ use crate::{
     Brief, Decided, GenerationId, GenerationStatus, MessageId, Part, Piece, RequestId, RetryMode, Role, Seq,
 };
 
-/// How many generations may wait behind the one under way. More is a client that sends without reading.
+/// The maximum length of a conversation's queue. A client that sends more is not waiting for answers.
 pub const QUEUE_MAX: usize = 16;
 
-/// How much one result of a tool, or one piece of its output, may hold, in bytes. It stands in the log and in
-/// the transcript, and every reader gets it.
+/// The maximum size of one tool result or one piece of tool output. It is stored in the log and the
+/// transcript, and every reader receives it.
 pub const TOOL_BYTES_MAX: usize = 256 * 1024;
 
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Create the conversation, empty.
+    /// Creates an empty conversation.
     Create {
         title: Option<String>,
         metadata: Option<Value>,
         request: Option<RequestId>,
     },
-    /// Set title or metadata: `None` leaves them as they are, null clears them.
+    /// Sets the title or the metadata: `None` leaves a value as it is, null clears it.
     Update {
         title: Option<Option<String>>,
         metadata: Option<Value>,
     },
-    /// Answer a message.
     Start(Start),
     Cancel {
         generation: GenerationId,
     },
-    /// Let an interrupted generation go on.
+    /// Continues an interrupted generation.
     Resume {
         generation: GenerationId,
         by: String,
     },
-    /// End an interrupted generation as it stands.
+    /// Ends an interrupted generation and keeps its text.
     Dismiss {
         generation: GenerationId,
     },
-    /// Take up a generation that failed or was cancelled.
+    /// Retries or continues a generation that failed or was cancelled.
     Retry(Retry),
-    /// Decide about a tool that waits for a person.
+    /// Decides about a tool call that waits for approval.
     Decide(Decide),
-    /// Become the worker of a generation. Whoever was it before can append nothing any more.
+    /// Makes the caller the worker of a generation. The previous worker can append nothing any more.
     Claim {
         generation: GenerationId,
-        /// Whether what was shown stays.
+        /// Whether to keep what was produced so far.
         keep: bool,
     },
-    /// Append what a worker produced.
     Append(WorkerAppend),
 }
 
 impl Command {
-    /// The generation that it is about, or that it starts.
+    /// The generation that the command is about, or that it starts.
     pub fn generation(&self) -> Option<&GenerationId> {
         match self {
             Command::Create { .. } | Command::Update { .. } => None,
@@ -71,7 +69,6 @@ impl Command {
     }
 }
 
-/// A message to be answered.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// The ids that the generation and the user's message will have.
@@ -81,14 +78,13 @@ pub struct Start {
     pub request: RequestId,
     /// Fingerprint of the request.
     pub digest: String,
-    /// Who speaks: the user, or whoever said the last message of a prompt.
+    /// The role of the message: the user's, or that of the last message of a prompt.
     pub role: Role,
     pub parts: Vec<Part>,
     pub brief: Brief,
     pub when_busy: WhenBusy,
 }
 
-/// A failed generation to be taken up.
 #[derive(Clone, Debug)]
 pub struct Retry {
     pub of: GenerationId,
@@ -103,22 +99,22 @@ pub struct Retry {
 pub struct Decide {
     pub generation: GenerationId,
     pub tool_use_id: String,
-    /// The question that the person saw, if the client says which.
+    /// The hash of the question that the person saw, if the client sent it.
     pub hash: Option<String>,
     pub decided: Decided,
 }
 
-/// A batch of a worker: all of it or nothing.
+/// A batch from a worker, which is recorded as a whole or not at all.
 #[derive(Clone, Debug)]
 pub struct WorkerAppend {
     pub generation: GenerationId,
-    /// The epoch that the worker was given: its attempt.
+    /// The worker's epoch, which is its attempt.
     pub epoch: u32,
-    /// The last event that the worker knows to be its own. A heartbeat names none.
+    /// The last event of the worker, as far as it knows. `None` for a heartbeat.
     pub expected: Option<Seq>,
     pub pieces: Vec<Piece>,
     pub end: Option<WorkerEnd>,
-    /// The id for a new message, should one begin and its id not be settled.
+    /// The id for a new message, if one begins and its id is not determined otherwise.
     pub new_message: MessageId,
 }
 
@@ -128,46 +124,46 @@ pub enum WorkerEnd {
     Done {
         reason: String,
     },
-    /// What was said stays.
+    /// The text so far is kept.
     Failed {
         message: String,
         code: String,
     },
 }
 
-/// What the owner looked up for a command: `decide` itself looks at nothing but the state.
+/// What the owner looked up for a command, because `decide` sees only the state.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The generation that the same request started before.
     pub earlier: Option<Earlier>,
-    /// Whether the id that the client wants its answer to have names a message already.
+    /// Whether the id that the client chose for the answer is already used by a message.
     pub answer_id_is_taken: bool,
     /// Whether the prompt of the generation to be retried is no longer kept.
     pub prompt_is_gone: bool,
 }
 
-/// What a request started when it came before.
+/// What an earlier request with the same id started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Earlier {
     pub generation: GenerationId,
     /// The user's message it answers.
     pub message: MessageId,
-    /// Fingerprint of the request then.
+    /// Fingerprint of the earlier request.
     pub digest: String,
 }
 
-/// What to do with a message while a generation is under way.
+/// What to do with a message while a generation is running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenBusy {
     #[default]
     Reject,
     /// Answer it afterwards.
     Queue,
-    /// Cancel what is under way and answer this instead.
+    /// Cancel the running and the queued generations, and answer this message instead.
     Interrupt,
 }
 
-/// A reply that changes nothing. Not a failure.
+/// A refused command changes nothing. It is a normal reply, not a failure.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("this request was already accepted as generation {}", .0.generation)]
@@ -184,7 +180,7 @@ pub enum Refusal {
     MessageExists { id: MessageId },
     #[error("the generation has already ended: {}", status.as_str())]
     AlreadyEnded { status: GenerationStatus },
-    /// It ended before the last generation began: only its document still knows how.
+    /// It ended before the last generation began, so only its document still says how.
     #[error("the generation ended before the last one began")]
     EndedLongAgo,
     #[error("the generation is {}, not interrupted", status.as_str())]
@@ -197,15 +193,15 @@ pub enum Refusal {
     NotAsked { tool_use_id: String },
     #[error("the decision was already made: {}", .0.decision.as_str())]
     AlreadyDecided(Decided),
-    /// The person saw another question under this id.
+    /// The person saw a different question under this id.
     #[error("the question about tool call {tool_use_id:?} has changed since it was shown")]
     ApprovalChanged { tool_use_id: String },
     #[error("tool call {tool_use_id:?} is not running")]
     NotCalled { tool_use_id: String },
-    /// A decision is about the arguments that a person saw: another question needs another id.
-    #[error("tool call {tool_use_id:?} was already put to a person with a different tool or arguments")]
+    /// A decision applies to the arguments that a person saw, so a different question needs a different id.
+    #[error("a person was already asked about tool call {tool_use_id:?} with a different tool or arguments")]
     AskedOtherwise { tool_use_id: String },
-    /// A tool that writes this much should keep it elsewhere and say where.
+    /// A tool with that much output should store it elsewhere and return a reference.
     #[error("tool call {tool_use_id:?} sends more than {TOOL_BYTES_MAX} bytes at once")]
     ToolTooLong { tool_use_id: String },
     /// Another worker has claimed it, or this one was silent for too long.

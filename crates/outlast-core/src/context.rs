@@ -1,4 +1,4 @@
-//! What a model is given to read.
+//! Builds what a model is given: instructions, messages, tools and options.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -7,81 +7,78 @@ use utoipa::ToSchema;
 use crate::message::plain_text;
 use crate::{Conversation, Generation, GenerationId, Message, Part, Role};
 
-/// Instructions, messages, tools and options for one call.
+/// The input of one call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Context {
-    /// Instructions, if there are any.
+    /// Instructions for the model.
     pub system: Option<String>,
-    /// The messages, oldest first, role and content intact. If the last is the assistant's, the model is to
-    /// go on from its last word.
+    /// The messages, oldest first, with their roles and parts. If the last one is the assistant's, the model
+    /// must continue it.
     pub messages: Vec<ContextMessage>,
-    /// Tools that the model may ask for.
+    /// Tools that the model may call.
     pub tools: Vec<ToolSpec>,
-    /// Further wishes of the client, under the names that OpenAI-compatible upstreams use.
+    /// Further options, under the names that OpenAI-compatible APIs use.
     pub options: Map<String, Value>,
 }
 
 /// One message for the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ContextMessage {
-    /// Who speaks.
     pub role: Role,
-    /// What is said.
     pub parts: Vec<Part>,
 }
 
-/// A tool that the model may ask for.
+/// A tool that the model may call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ToolSpec {
-    /// Its name.
     pub name: String,
-    /// What it is good for.
+    /// What the tool does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// A JSON schema of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-    /// Whether the model must keep to the schema, if the client says so.
+    /// Whether the model must follow the schema exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
 }
 
-/// What the model is given instead of the transcript, where the client keeps the history itself.
+/// What the model is given instead of the transcript, if the client keeps the history itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Prompt {
     /// The messages, oldest first.
     pub messages: Vec<ContextMessage>,
-    /// Tools that the model may ask for. The client runs them.
+    /// Tools that the model may call. The client runs them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolSpec>,
-    /// Further wishes, under the names that OpenAI-compatible upstreams use.
+    /// Further options, under the names that OpenAI-compatible APIs use.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub options: Map<String, Value>,
 }
 
-/// Asks for the rest of an answer that broke off. Not part of the transcript.
+/// Asks for the rest of an incomplete answer. Not part of the transcript.
 const GO_ON: &str =
     "Your last answer was cut off. Go on exactly where it stops; do not repeat or introduce anything.";
 
-/// What a context is made of, beside the state.
+/// What a context is built from, besides the state.
 #[derive(Clone, Debug)]
 pub struct Sources<'a> {
-    /// The stored messages of the conversation, ascending.
+    /// The stored messages of the conversation, in ascending order.
     pub messages: &'a [Message],
-    /// How many of them a model is given at most.
+    /// The maximum number of messages that a model is given.
     pub limit: usize,
-    /// What the client gave instead.
+    /// The client's prompt, used instead of the messages.
     pub prompt: Option<Prompt>,
-    /// Whether the model can go on from the last word of a partial answer.
+    /// Whether the model can continue a partial answer that is given as the last message.
     pub prefill: bool,
 }
 
-/// The context of a generation's next call.
+/// Builds the context of a generation's next call.
 ///
-/// Its question stands last, also when it was asked while another answer was still being written.
-/// Messages that wait for their own turn are left out. A generation that continues a partial answer, a
-/// failed one's or its own, is given what stands there and lets the model go on from it, or asks for the
-/// rest.
+/// The question comes last, even if it was asked while another answer was still being written. Questions
+/// of queued generations are left out. If the generation continues a partial answer, its own or that of a
+/// failed generation, the partial answer follows, and unless the model can continue it directly, a request
+/// for the rest.
 pub fn context(state: &Conversation, generation: &Generation, sources: Sources<'_>) -> Context {
     let Sources { messages, limit, prompt, prefill } = sources;
     let partial = partial(generation, messages);
@@ -98,7 +95,7 @@ pub fn context(state: &Conversation, generation: &Generation, sources: Sources<'
     }
     if prefill {
         let said: String = partial.iter().map(|message| plain_text(&message.parts)).collect();
-        // Some upstreams refuse an end in white space; the answer goes on without it.
+        // Some upstreams reject a message that ends in white space, so it is trimmed here.
         let parts = vec![Part::Text { text: said.trim_end().to_owned() }];
         context.messages.push(ContextMessage { role: Role::Assistant, parts });
     } else {
@@ -127,7 +124,7 @@ fn transcript(
         let wanted = messages.iter().filter(|message| wanted(message) && !message.content.is_empty());
         wanted.map(ContextMessage::from).collect::<Vec<_>>()
     };
-    // What is asked for always goes; the history takes the room that is left.
+    // The question is always included; the history gets the remaining room.
     let asked = pick(&question);
     let mut list = pick(&earlier);
     list.drain(..(list.len() + asked.len()).saturating_sub(room).min(list.len()));
@@ -135,8 +132,8 @@ fn transcript(
     list
 }
 
-/// The part of the answer that is there already: of the failed generations that this one continues, and its
-/// own where an earlier attempt was not withdrawn.
+/// The part of the answer that exists already: that of the failed generations which this one continues, and
+/// its own if an earlier attempt was not withdrawn.
 fn partial(generation: &Generation, messages: &[Message]) -> Vec<ContextMessage> {
     let progress = &generation.progress;
     let stored = messages.iter().filter(|message| {
@@ -152,7 +149,7 @@ fn partial(generation: &Generation, messages: &[Message]) -> Vec<ContextMessage>
 }
 
 impl ContextMessage {
-    /// What is said, without the rest.
+    /// The plain text of the message.
     pub fn text(&self) -> String {
         plain_text(&self.parts)
     }

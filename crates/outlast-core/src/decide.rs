@@ -1,4 +1,4 @@
-//! What comes of a command: the events that make it true, or a refusal.
+//! Turns a command into events, or refuses it.
 
 mod workers;
 
@@ -14,7 +14,7 @@ use crate::{
     Timestamp, WhenBusy,
 };
 
-/// How much of the first message becomes the title of a conversation that has none.
+/// The maximum length of a title that is taken from the first message.
 const TITLE_CHARS: usize = 60;
 
 pub fn decide(
@@ -39,11 +39,11 @@ pub fn decide(
         }
         Command::Start(start) => decide_start(state, start, facts, &mut entries)?,
         Command::Cancel { generation } => {
-            let generation = live(state, &generation)?; // the first cancel wins; later ones are told so
+            let generation = live(state, &generation)?; // the first cancel wins; later ones are refused
             entries.of(generation, Event::ChatCancelled { reason: CancelReason::User });
         }
         Command::Resume { generation, by } => {
-            let generation = interrupted(state, &generation)?; // of two tabs that press Resume, one wins
+            let generation = interrupted(state, &generation)?; // if two tabs press Resume, one wins
             if generation.brief.is_for_worker() {
                 return Err(Refusal::MadeByWorker);
             }
@@ -78,7 +78,7 @@ fn decide_start(
             WhenBusy::Reject => return Err(Refusal::Busy { current: current.id.clone() }),
             WhenBusy::Queue if state.queue.len() >= QUEUE_MAX => return Err(Refusal::QueueFull),
             WhenBusy::Queue => {}
-            // What waits goes too: the person wants this one answered now.
+            // Queued generations are cancelled too: the user wants this message answered now.
             WhenBusy::Interrupt => {
                 for superseded in state.active().into_iter().chain(&state.queue) {
                     entries.of(superseded, Event::ChatCancelled { reason: CancelReason::Superseded });
@@ -116,8 +116,8 @@ fn decide_start(
     Ok(())
 }
 
-/// The title that a conversation gets with its first message, if nobody gave it one: the first line that
-/// says something, cut to size.
+/// The title that a conversation gets with its first message, if nobody gave it one: the first line that is
+/// not blank, shortened.
 fn first_title(state: &Conversation, role: Role, content: &str) -> Option<String> {
     if state.begun || state.title.is_some() || role != Role::User {
         return None;
@@ -148,7 +148,7 @@ fn decide_retry(
         return Err(Refusal::PromptGone);
     }
     let Retry { mode, generation, request, digest, .. } = retry;
-    // The wish for an id was granted to the first answer; the prompt of the first one holds for all.
+    // The chosen id belongs to the first answer. The prompt of the first generation is used again.
     let brief = Box::new(Brief { answer_id: None, ..failed.brief.clone() });
     let retry_of = Some(RetryOf { generation_id: failed.id.clone(), mode });
     let queued = Event::GenerationQueued { message_id: failed.message.clone(), digest, retry_of, brief };
@@ -178,15 +178,15 @@ fn decide_approval(state: &Conversation, decide: Decide, entries: &mut Entries) 
         return Err(Refusal::ApprovalChanged { tool_use_id });
     }
     if let Some(earlier) = &asked.decided {
-        return Err(Refusal::AlreadyDecided(earlier.clone())); // of two people, the first one counts
+        return Err(Refusal::AlreadyDecided(earlier.clone())); // the first decision counts
     }
     let Decided { decision, by, reason, always } = decided;
     entries.of(generation, Event::ApprovalResolved { tool_use_id, decision, by, reason, always });
     Ok(())
 }
 
-/// A request is repeated if it started a generation before, or if the state knows the very generation that
-/// it would start: the command itself was delivered twice.
+/// A request is a repetition if it started a generation before, or if the state already has the generation
+/// that it would start, because the same command was delivered twice.
 fn not_repeated(
     state: &Conversation,
     generation: &GenerationId,
@@ -207,7 +207,7 @@ fn not_repeated(
     }
 }
 
-/// The generation of that id, if it is not over. The state forgets all but the last that ended.
+/// The generation with this id, if it has not ended. Of ended generations the state keeps only the last.
 fn live<'a>(state: &'a Conversation, id: &GenerationId) -> Result<&'a Generation, Refusal> {
     match state.generation(id) {
         Some(generation) if !generation.ended() => Ok(generation),

@@ -1,4 +1,4 @@
-//! The documents that summarise a log: what a poll, a list or a person with a database client sees.
+//! The documents that summarise a log: what polling, lists and people with a database client see.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,7 +11,6 @@ use crate::{
     Message, MessageId, MessageStatus, Part, RequestId, RetryOf, Seq, Timestamp,
 };
 
-/// A change that an append makes to the documents.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DocumentChange {
     Conversation(ConversationDocument),
@@ -38,7 +37,7 @@ pub struct ConversationDocument {
     pub sandbox_id: Option<String>,
     #[schema(required)]
     pub sandbox_url: Option<String>,
-    /// Files that the agent worked on.
+    /// Reserved for files that the agent works on.
     pub files: Vec<Value>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -46,17 +45,17 @@ pub struct ConversationDocument {
     pub last_seq: Seq,
 }
 
-/// What is going on in a conversation.
+/// The status of a conversation, which follows from its current or last generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ConversationStatus {
     Idle,
     Generating,
-    /// A tool waits for a decision.
+    /// A tool call waits for a person's decision.
     AwaitingApproval,
-    /// The same, and the sandbox sleeps.
+    /// Reserved: a tool call waits for a decision, and the sandbox is paused.
     Paused,
-    /// The current generation was cut short and waits for a person.
+    /// The current generation was interrupted and waits for a person.
     Interrupted,
     /// The last generation was completed.
     Complete,
@@ -77,20 +76,20 @@ pub struct GenerationDocument {
     pub message_id: MessageId,
     pub request_id: RequestId,
     pub status: GenerationStatus,
-    /// Without the instructions and the prompt. The answer's id is the one that the client chose, else that of
-    /// its first message once there is one.
+    /// Without the instructions and the prompt. `answerId` is the id that the client chose, or else the id of
+    /// the answer's first message once there is one.
     #[serde(flatten)]
     pub brief: Brief,
-    /// Everything said, in the order of the log. Not stored: put together from the messages when a client asks
-    /// for this generation alone.
+    /// Everything said, in the order of the log. Not stored: it is assembled from the messages when a client
+    /// gets this generation, and left out of lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_parts: Option<Vec<Part>>,
-    /// The decision it waits for.
+    /// The oldest question that waits for a decision.
     #[schema(required)]
     pub pending_approval: Option<Approval>,
     #[schema(required)]
     pub sandbox_id: Option<String>,
-    /// Whether the sandbox sleeps.
+    /// Reserved: whether the sandbox is paused.
     pub is_paused: bool,
     #[schema(required)]
     pub error_message: Option<String>,
@@ -118,23 +117,22 @@ pub struct GenerationDocument {
 }
 
 impl GenerationDocument {
-    /// What it said, where that was put together.
+    /// `content_parts`, or nothing if they were not assembled.
     pub fn parts(&self) -> &[Part] {
         self.content_parts.as_deref().unwrap_or_default()
     }
 }
 
-/// What an event changed beside the state.
+/// What an event changed besides the state.
 #[derive(Default)]
 pub(crate) struct Touched {
     pub(crate) messages: Vec<Message>,
     pub(crate) generation: Option<Box<GenerationDocument>>,
 }
 
-/// Applies `entries` and returns the documents they change. Text and output of tools change none: a message is
-/// written when it begins and when it is complete, not with every word, and the other documents only when
-/// somebody who lists them would see the difference. So what an event costs does not depend on how long the
-/// answer is.
+/// Applies `entries` and returns the documents they change. Text and tool output change none: a message is
+/// written when it begins and when it is complete, and the other documents only when a list would show a
+/// difference. So the cost of an event does not depend on the length of the answer.
 pub fn apply_with_documents(state: &mut Conversation, entries: &[Entry]) -> Vec<DocumentChange> {
     let mut changes = Vec::new();
     let mut generations: Vec<Box<GenerationDocument>> = Vec::new();
@@ -159,7 +157,6 @@ pub fn apply_with_documents(state: &mut Conversation, entries: &[Entry]) -> Vec<
     changes
 }
 
-/// The document of a conversation in this state.
 pub fn conversation_document(state: &Conversation) -> ConversationDocument {
     ConversationDocument {
         id: state.id.clone(),
@@ -191,7 +188,6 @@ fn conversation_status(state: &Conversation) -> ConversationStatus {
     }
 }
 
-/// The document of a generation in this state.
 pub fn generation_document(conversation: &ConversationId, generation: &Generation) -> GenerationDocument {
     let (end_reason, error_message) = generation.end_reason();
     let (progress, counters) = (&generation.progress, &generation.counters);
@@ -227,13 +223,13 @@ pub fn generation_document(conversation: &ConversationId, generation: &Generatio
     }
 }
 
-/// The first message of an answer whose id nobody chose: what it continues, else what it said itself.
+/// The first message of the answer: one that it continues, or else one of its own.
 fn first_answer(generation: &Generation) -> Option<MessageId> {
     generation.progress.kept.first().or(generation.progress.first_answer.as_ref()).cloned()
 }
 
-/// The message that a segment stands for. While text is arriving it is left to the overlay of the view, so
-/// that a snapshot and the events after it never add up to the same text twice.
+/// The message of a segment. While its text is arriving, the text is only in the view's overlay, so that a
+/// snapshot and the events after it never yield the same text twice.
 pub(crate) fn segment_message(
     conversation: &ConversationId,
     generation: &Generation,

@@ -1,4 +1,4 @@
-//! Events on their way to the log: gives each its position and its time.
+//! Collects new events and gives each its position and its time.
 
 use crate::{Conversation, Entry, Event, Generation, GenerationId, RequestId, Seq, Timestamp};
 
@@ -14,12 +14,12 @@ impl Entries {
         Entries { seq: state.seq, now, list: Vec::new() }
     }
 
-    /// The time that every event of the list carries.
+    /// The time of every event in the list.
     pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
 
-    /// What the list adds to the cost of its answer.
+    /// How many bytes the list adds to the answer, as counted against its limit.
     pub(crate) fn answer_bytes(&self) -> usize {
         self.list.iter().map(|entry| entry.event.answer_bytes()).sum()
     }
@@ -36,7 +36,7 @@ impl Entries {
         self.list.iter().any(|entry| entry.event.is_end())
     }
 
-    /// Where the next event will stand.
+    /// The position of the next event.
     pub(crate) fn next_seq(&self) -> Seq {
         self.seq.plus(self.list.len()).next()
     }

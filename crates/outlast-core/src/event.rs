@@ -1,4 +1,4 @@
-//! What can happen to a conversation. The log is a list of these and nothing else is true.
+//! What can happen to a conversation. A log is a list of events, and all other state is computed from it.
 //!
 //! The log outlives the code: an event may gain an optional field; it never loses, renames or reuses one.
 
@@ -12,17 +12,17 @@ use crate::{
     ToolStream,
 };
 
-/// What an event costs its answer beside its bytes, and what a message does: a flood of tiny ones must meet
-/// the limit on an answer too.
+/// Counted for each event in addition to its bytes; the next constant is counted for each message. So an
+/// answer of many tiny events or messages reaches its limit too.
 const EVENT_BYTES: usize = 16;
 const MESSAGE_BYTES: usize = 1024;
 
-/// One event in its place.
+/// An event with its position and its time.
 #[derive(Clone, Debug, PartialEq, ToSchema)]
 #[schema(as = LogEvent)]
 pub struct Entry {
     pub seq: Seq,
-    /// When it was decided.
+    /// When it happened.
     pub ts: Timestamp,
     #[schema(rename = "generationId", required)]
     pub generation: Option<GenerationId>,
@@ -33,21 +33,21 @@ pub struct Entry {
     pub event: Event,
 }
 
-/// What happened. Names on the wire stand beside each variant; PROTOCOL.md explains them to clients.
+/// What happened. Each variant has its wire name; PROTOCOL.md explains them to clients.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", content = "payload", rename_all_fields = "camelCase")]
 pub enum Event {
-    /// Title or metadata were set.
+    /// The conversation was created, or its title or metadata changed.
     #[serde(rename = "conversation.updated")]
     ConversationUpdated {
         /// The new title, if it changed. Null clears it.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
         title: Option<Option<String>>,
-        /// The new metadata, if they changed. Null clears them.
+        /// The new metadata, if it changed. Null clears it.
         #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "even_null")]
         metadata: Option<Value>,
     },
-    /// A message of a person or of the server joined the transcript.
+    /// A user's or system message was added to the transcript.
     #[serde(rename = "message.added")]
     MessageAdded { message: Message },
     /// A generation was accepted. It runs when its turn comes.
@@ -55,7 +55,7 @@ pub enum Event {
     GenerationQueued {
         /// The user's message it answers.
         message_id: MessageId,
-        /// Fingerprint of the request, so that the same id with another body is noticed.
+        /// Fingerprint of the request, to detect the same request id with a different body.
         digest: String,
         /// The failed generation that this one retries or continues.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,62 +63,62 @@ pub enum Event {
         #[serde(flatten)]
         brief: Box<Brief>,
     },
-    /// An attempt begins: the model is called, or a worker has claimed the generation.
+    /// An attempt starts: the model is called, or a worker has claimed the generation.
     #[serde(rename = "chat.started")]
     ChatStarted { model: String, attempt: u32 },
     /// The assistant starts a new message.
     #[serde(rename = "assistant.segment.started")]
     AssistantSegmentStarted { message_id: MessageId },
-    /// Nothing more is added to the message.
+    /// The message is complete.
     #[serde(rename = "assistant.segment.ended")]
     AssistantSegmentEnded { message_id: MessageId },
-    /// Text of the answer.
+    /// A piece of the answer.
     #[serde(rename = "chat.delta")]
     ChatDelta {
         message_id: MessageId,
         text: String,
-        /// How many chunks of the upstream were gathered into this event.
+        /// How many pieces from the upstream this event combines.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         chunks: u32,
     },
-    /// Text of the thinking.
+    /// A piece of the model's thinking.
     #[serde(rename = "thinking.delta")]
     ThinkingDelta {
         message_id: MessageId,
         text: String,
-        /// How many chunks of the upstream were gathered into this event.
+        /// How many pieces from the upstream this event combines.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         chunks: u32,
     },
-    /// The model asked for a tool: a message of its own.
+    /// The model calls a tool. The call is a message of its own.
     #[serde(rename = "tool.start")]
     ToolStart {
         message_id: MessageId,
         tool_use_id: String,
         tool_name: String,
-        /// Arguments: an object, or the literal text if the model wrote something else.
+        /// Its arguments: an object, or the model's literal text if that is not a JSON object.
         tool_input: Value,
     },
-    /// A tool wrote something while it ran.
+    /// A running tool wrote something.
     #[serde(rename = "tool.output")]
     ToolOutput { tool_use_id: String, stream: ToolStream, text: String },
-    /// A tool is done. Its result joins the message that called it.
+    /// A tool has finished. Its result is added to the message of the call.
     #[serde(rename = "tool.end")]
     ToolEnd {
-        /// The message that called it.
+        /// The message of the call.
         message_id: MessageId,
         tool_use_id: String,
         result: Value,
         is_error: bool,
     },
-    /// A tool waits for a person's decision.
+    /// A tool call waits for a person's decision.
     #[serde(rename = "approval.requested")]
     ApprovalRequested {
         tool_use_id: String,
         tool_name: String,
-        /// The decision is about these arguments and no others.
+        /// The decision applies to these arguments and no others.
         tool_input: Value,
-        /// Names tool, arguments and attempt; a decision may carry it.
+        /// Identifies the tool, its arguments and the attempt. A decision may carry it.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         hash: String,
     },
@@ -130,17 +130,17 @@ pub enum Event {
         by: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// Whether the decision holds for every further call of this tool.
+        /// Whether the decision is meant for every later call of this tool.
         #[serde(default, skip_serializing_if = "is_false")]
         always: bool,
     },
-    /// What the attempt cost, as the upstream counts.
+    /// The token counts of the attempt, as reported by the upstream.
     #[serde(rename = "usage")]
     Usage { input_tokens: u64, output_tokens: u64 },
-    /// Whatever that attempt showed is withdrawn.
+    /// What the attempt showed is withdrawn.
     #[serde(rename = "attempt.retracted")]
     AttemptRetracted { attempt: u32, message_ids: Vec<MessageId>, reason: String },
-    /// The next attempt waits for its time.
+    /// The last attempt failed, and the next one starts after a delay.
     #[serde(rename = "retry.scheduled")]
     RetryScheduled {
         attempt: u32,
@@ -149,14 +149,14 @@ pub enum Event {
         /// What went wrong with the last attempt.
         reason: String,
     },
-    /// The run stopped in the middle and waits for a person.
+    /// The generation stopped in the middle and waits for a person or a worker.
     #[serde(rename = "chat.interrupted")]
     ChatInterrupted {
         reason: String,
         /// How many rounds of tools had run.
         round: u32,
     },
-    /// A person told it to go on.
+    /// An interrupted generation continues.
     #[serde(rename = "chat.resumed")]
     ChatResumed { by: String },
     /// The end: completed.
@@ -165,10 +165,10 @@ pub enum Event {
         /// Why the model stopped, in the upstream's words.
         finish_reason: String,
     },
-    /// The end: failed. What was said stays.
+    /// The end: failed. What was said is kept.
     #[serde(rename = "chat.error")]
     ChatError { error_message: String, code: String },
-    /// The end: cancelled. What was said stays.
+    /// The end: cancelled. What was said is kept.
     #[serde(rename = "chat.cancelled")]
     ChatCancelled { reason: CancelReason },
 }
@@ -257,14 +257,14 @@ impl Event {
         matches!(self, Event::ChatDelta { .. } | Event::ThinkingDelta { .. })
     }
 
-    /// Whether this is one of many small pieces: text, or output of a tool. Such events change no document
-    /// and may be saved late where the durability setting says so.
+    /// Whether this is one of many small pieces: text or tool output. Such events change no document, and in
+    /// some durability modes they are saved late.
     pub fn is_stream(&self) -> bool {
         self.is_text() || matches!(self, Event::ToolOutput { .. })
     }
 }
 
-/// Serde reads null as "absent"; here it is a value that somebody set.
+/// Serde reads null as "absent". Here null is a value that somebody set.
 fn even_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }

@@ -1,5 +1,5 @@
-//! States as the first version stored them. They held the whole answer of a generation under way; what is
-//! still open of it goes on, the rest is in messages.
+//! Reads states that the first version stored. They held the whole answer of a running generation. Only its
+//! open messages are taken over; the others are stored as documents.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::{
     Producer, RequestId, RetryOf, Role, Seq, Timestamp, UserId,
 };
 
-/// A stored state of this version or of the first.
+/// Reads a state stored by this version or by the first.
 pub fn read_state(text: &str) -> Result<Conversation, serde_json::Error> {
     match serde_json::from_str::<Conversation>(text) {
         Ok(state) => Ok(state),

@@ -1,7 +1,7 @@
-//! One generation as the log tells it: a user's message and everything done to answer it.
+//! The state of one generation: a user's message and everything done to answer it.
 //!
-//! What was said is not here but in messages and in the log: only what is still open is kept, so the state
-//! stays small however long the answer is.
+//! It holds only what is still open. What was said is in messages and in the log, so the state stays small
+//! however long the answer is.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -22,7 +22,7 @@ pub struct Generation {
     pub message: MessageId,
     /// The failed generation that this one retries or continues.
     pub retry_of: Option<RetryOf>,
-    /// Without the prompt, which may be long and is read from the log for a call.
+    /// Without the prompt, which may be long. It is read from the log for each call.
     pub brief: Brief,
     /// Where the log holds the prompt, if there is one.
     pub prompt_seq: Option<Seq>,
@@ -30,50 +30,50 @@ pub struct Generation {
     pub counters: Counters,
 }
 
-/// How far a generation has come.
+/// The progress of a generation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Progress {
     pub phase: Phase,
     /// The current attempt; 0 before the first.
     pub attempt: u32,
-    /// Where the current attempt began. An owner that came later did not make that call.
+    /// The position at which the current attempt started. An owner that took over later did not make that call.
     pub attempt_seq: Seq,
-    /// The attempt that waits for its time, if one does.
+    /// The next attempt, while the generation waits to retry.
     pub retry: Option<ScheduledRetry>,
     pub first_seq: Seq,
     pub last_seq: Seq,
-    /// The last event that a worker appended: where its next batch must begin.
+    /// The last event that a worker appended. Its next batch must start after it.
     pub produced: Seq,
     pub queued_at: Timestamp,
     /// When the first attempt began.
     pub started_at: Option<Timestamp>,
-    /// Since when it has been at work: its first attempt, or the last time a person let it go on.
+    /// When it last started to work: at its first attempt, or when it was last resumed or decided about.
     pub at_work_since: Option<Timestamp>,
     pub completed_at: Option<Timestamp>,
-    /// Messages of the failed generations that this one continues: the beginning of its answer.
+    /// Messages of the failed generations that this one continues. They are the beginning of its answer.
     pub kept: Vec<MessageId>,
-    /// Messages that it has shown and not withdrawn, oldest first.
+    /// Its own messages that were not withdrawn, oldest first.
     pub shown: Vec<MessageId>,
-    /// The first of them in which the assistant speaks.
+    /// The first of them with role `assistant`.
     pub first_answer: Option<MessageId>,
-    /// Whether it has shown nothing but text: thinking and tool calls cannot be continued by a model.
+    /// Whether it consists of text only. A model cannot continue after thinking or tool calls.
     pub only_text: bool,
-    /// Messages that may still change: the text that is arriving and tool calls without a result.
+    /// Messages that may still change: the one whose text is arriving, and tool calls without a result.
     pub open: Vec<Segment>,
-    /// What a person was asked to decide about, oldest first.
+    /// The questions to a person, decided or not, oldest first.
     pub approvals: Vec<Approval>,
 }
 
-/// What is counted. Attempts that were lost with their owner do not count as failures: they say nothing about
-/// the upstream.
+/// Counters. Attempts that were lost with their owner do not count as failures, because they say nothing
+/// about the upstream.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Attempts that failed and were retried.
     pub failures: u32,
-    /// Attempts lost with their owners since the start, the last failure of the upstream or the last resume.
+    /// Attempts lost with their owners since the start, the last upstream failure or the last resume.
     pub lost_in_a_row: u32,
-    /// What the answer costs, in bytes: text and tools with a charge for each event, part and message, since
-    /// anything was last withdrawn.
+    /// The size of the answer since anything was last withdrawn, in bytes: text and tool data, plus a fixed
+    /// amount for each event, part and message.
     pub answer_bytes: usize,
     pub input_tokens: u64,
     pub output_tokens: u64,
@@ -81,7 +81,7 @@ pub struct Counters {
     pub chunks_received: u64,
 }
 
-/// An attempt that waits for its time, and why.
+/// The next attempt, and why the last one failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduledRetry {
@@ -89,21 +89,21 @@ pub struct ScheduledRetry {
     pub delay_ms: u64,
     /// What went wrong with the last attempt.
     pub reason: String,
-    /// From when on it waits.
+    /// When the delay started.
     pub ts: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Another generation runs first.
+    /// Waits until the generations before it have ended.
     Queued,
-    /// An attempt is, or should be, under way.
+    /// An attempt is running, or should be.
     Running,
-    /// The last attempt failed; the next begins at that time.
+    /// The last attempt failed, and the next one starts at this time.
     Retrying {
         until: Timestamp,
     },
-    /// Waits for a person to resume or dismiss it.
+    /// Waits for a person to resume or dismiss it, or for a worker to claim it.
     Interrupted,
     Completed {
         finish_reason: String,
@@ -121,7 +121,7 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Segment {
     pub message: MessageId,
-    /// Where it began.
+    /// The position at which it began.
     pub seq: Seq,
     pub created_at: Timestamp,
     pub role: Role,
@@ -135,7 +135,7 @@ impl Segment {
         self.status == MessageStatus::Streaming
     }
 
-    /// The id of the tool call, if it is one.
+    /// The id of the tool call, if this is one.
     pub(crate) fn tool_use_id(&self) -> Option<&str> {
         self.parts.iter().find_map(|part| match part {
             Part::ToolUse { id, .. } => Some(id.as_str()),
@@ -145,7 +145,6 @@ impl Segment {
 }
 
 impl Generation {
-    /// Whether nothing more can happen to it.
     pub fn ended(&self) -> bool {
         match self.progress.phase {
             Phase::Completed { .. } | Phase::Cancelled { .. } | Phase::Failed { .. } => true,
@@ -165,12 +164,12 @@ impl Generation {
         }
     }
 
-    /// Whether it uses the server or its upstream now. One that waits for a person does not.
+    /// Whether it uses the server or an upstream now. A generation that waits for a person does not.
     pub fn is_at_work(&self) -> bool {
         matches!(self.progress.phase, Phase::Running | Phase::Retrying { .. }) && !self.waits_for_a_decision()
     }
 
-    /// Why it ended, for a program, and why it failed, for a person.
+    /// Why it ended, for programs, and the error message, for people.
     pub(crate) fn end_reason(&self) -> (Option<String>, Option<String>) {
         match &self.progress.phase {
             Phase::Completed { finish_reason } => (Some(finish_reason.clone()), None),
@@ -180,17 +179,17 @@ impl Generation {
         }
     }
 
-    /// Tool calls without a result, oldest first: the id of the call and the message that asks.
+    /// Tool calls without a result, oldest first: the id of the call and its message.
     pub(crate) fn open_calls(&self) -> impl Iterator<Item = (&str, &MessageId)> {
         self.progress.open.iter().filter_map(|open| Some((open.tool_use_id()?, &open.message)))
     }
 
-    /// The questions that nobody has decided yet, oldest first.
+    /// The undecided questions, oldest first.
     pub fn pending_approvals(&self) -> impl Iterator<Item = &Approval> {
         self.progress.approvals.iter().filter(|approval| approval.decided.is_none() && !self.ended())
     }
 
-    /// Whether a person has to decide before it can go on.
+    /// Whether a person must decide before it can continue.
     pub fn waits_for_a_decision(&self) -> bool {
         self.pending_approvals().next().is_some()
     }
@@ -200,8 +199,8 @@ impl Generation {
         self.progress.open.iter().find(|open| open.is_streaming())
     }
 
-    /// The id that the next message must have, if that is settled: while one is open there is no other, and
-    /// the first has the one that the client wants.
+    /// The id for the next text, if it is determined: that of the open message, or for the first message the
+    /// one that the client chose.
     pub fn next_message(&self) -> Option<&MessageId> {
         let wanted = self.brief.answer_id.as_ref().filter(|id| !self.progress.shown.contains(id));
         self.open_segment().map(|segment| &segment.message).or(wanted)
@@ -219,11 +218,11 @@ impl Generation {
 pub enum GenerationStatus {
     Queued,
     Running,
-    /// A tool waits for a person's decision.
+    /// A tool call waits for a person's decision.
     AwaitingApproval,
-    /// The same, and the sandbox sleeps.
+    /// Reserved: a tool call waits for a decision, and the sandbox is paused.
     Paused,
-    /// Stopped in the middle; a person may resume or dismiss it.
+    /// Stopped in the middle. A person may resume or dismiss it; a worker may claim it.
     Interrupted,
     Completed,
     Cancelled,
@@ -231,7 +230,7 @@ pub enum GenerationStatus {
 }
 
 impl GenerationStatus {
-    /// The statuses of a generation that is not over.
+    /// The statuses of a generation that has not ended.
     pub const LIVE: &'static [GenerationStatus] = &[
         GenerationStatus::Queued,
         GenerationStatus::Running,
@@ -244,7 +243,7 @@ impl GenerationStatus {
         GenerationStatus::LIVE.contains(&self)
     }
 
-    /// The status of that name, as `as_str` writes it.
+    /// The inverse of `as_str`.
     pub fn from_name(name: &str) -> Option<GenerationStatus> {
         let over = [GenerationStatus::Completed, GenerationStatus::Cancelled, GenerationStatus::Error];
         GenerationStatus::LIVE.iter().chain(&over).copied().find(|status| status.as_str() == name)

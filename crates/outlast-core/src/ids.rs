@@ -1,4 +1,4 @@
-//! Opaque names and positions. Order is always `Seq`, never an id.
+//! Ids, which are opaque, and positions. Order by `Seq`, never by id.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,7 +15,6 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// The id as the client sees it.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -54,15 +53,15 @@ id!(
     MessageId
 );
 id!(
-    /// The client's own name for a request; repeating it starts nothing.
+    /// The client's idempotency key for a request.
     RequestId
 );
 id!(
-    /// Whose conversation it is.
+    /// The user that a conversation belongs to.
     UserId
 );
 
-/// An event's position in its conversation: 1, 2, 3, … with no holes. Zero is "before the first".
+/// An event's position in its conversation: 1, 2, 3, … without gaps. Zero means "before the first event".
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, ToSchema,
 )]
@@ -70,15 +69,12 @@ id!(
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before the first event.
     pub const ZERO: Seq = Seq(0);
 
-    /// The position after this one.
     pub fn next(self) -> Seq {
         Seq(self.0 + 1)
     }
 
-    /// `count` positions further.
     pub fn plus(self, count: usize) -> Seq {
         Seq(self.0 + count as u64)
     }

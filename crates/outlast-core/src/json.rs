@@ -1,13 +1,13 @@
-//! Limits on free JSON: what clients, workers and models send is stored inside our own documents, which
-//! must stay readable.
+//! Limits on JSON from clients, workers and models. It is stored inside our own documents, which must stay
+//! readable.
 
 use serde_json::Value;
 
-/// How deep a value may be nested wherever one is accepted. The JSON parser gives up at 128, and a stored
-/// value stands a few levels deep in its event and in its document, so this leaves room for both.
+/// The maximum nesting of a value that is accepted. The JSON parser refuses more than 128 levels, and a
+/// stored value is a few levels deep in its event and its document, so this leaves room.
 pub const DEPTH_MAX: usize = 64;
 
-/// How deep a value is nested: 0 for a number or a text, 1 for an empty list.
+/// How deep a value is nested: 0 for a number or a string, 1 for an empty list.
 pub fn depth(value: &Value) -> usize {
     let mut level = vec![value];
     let mut depth = 0;
@@ -21,7 +21,7 @@ pub fn depth(value: &Value) -> usize {
     }
 }
 
-/// How long a value is when it is written down.
+/// The length of a value as JSON text.
 pub(crate) fn json_bytes(value: &Value) -> usize {
     value.to_string().len()
 }

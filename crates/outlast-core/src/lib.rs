@@ -1,8 +1,8 @@
 //! Events of a conversation and the pure functions over them.
 //!
-//! Four verbs: commands are *decided*, reports are *observed*, events are *applied*, and *next* says what
-//! should be going on now. No clock, no randomness, no I/O, no async: every rule here can be tested in
-//! three lines. Read `event` first, then the four verbs; below them, `attempts` and `telling` hold the rules
+//! There are four verbs: commands are *decided*, reports are *observed*, events are *applied*, and *next*
+//! says what should be under way now. There is no clock, randomness, I/O or async, so every rule can be
+//! tested in three lines. Read `event` first, then the four verbs. `attempts` and `telling` hold the rules
 //! that two verbs share.
 
 mod command;

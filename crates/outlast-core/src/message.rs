@@ -9,45 +9,42 @@ use crate::{ConversationId, GenerationId, MessageId, Seq, Timestamp};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Message {
-    /// Its id, stable for ever.
+    /// Never changes.
     pub id: MessageId,
-    /// Where it stands.
     pub conversation_id: ConversationId,
     /// The generation it belongs to.
     #[schema(required)]
     pub generation_id: Option<GenerationId>,
-    /// Who speaks.
     pub role: Role,
     /// The plain text of its parts.
     pub content: String,
-    /// Everything in it, in the order of the log.
+    /// Its content, in the order of the log.
     pub parts: Vec<Part>,
-    /// Whether it is finished, and how.
+    /// Whether it is complete.
     pub status: MessageStatus,
-    /// Why it ended, when it ended in an error.
+    /// What went wrong, if its status is `error`.
     #[schema(required)]
     pub error_message: Option<String>,
-    /// Where in the log it began.
+    /// The position at which it began. Messages are ordered by it.
     pub seq: Seq,
     /// When it began.
     pub created_at: Timestamp,
 }
 
-/// Who speaks.
+/// Who a message is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// A person.
     User,
-    /// The model.
+    /// The model or the worker.
     Assistant,
-    /// A tool's call and result.
+    /// A tool call and its result.
     Tool,
-    /// The server, or instructions for the model.
+    /// Instructions for the model.
     System,
 }
 
-/// How far a message has come.
+/// Whether a message is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageStatus {
@@ -55,52 +52,48 @@ pub enum MessageStatus {
     Complete,
     /// Text is still arriving.
     Streaming,
-    /// Cut short by a cancel.
+    /// The generation was cancelled before the message was complete.
     Cancelled,
-    /// Cut short by an error.
+    /// The generation failed before the message was complete.
     Error,
 }
 
-/// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum Part {
-    /// What is said.
     Text {
-        /// The words.
         text: String,
     },
-    /// What the model thinks, when it shows it.
+    /// The model's thinking, if it shows it.
     Thinking {
-        /// The words.
         text: String,
     },
-    /// A picture that the user shows.
+    /// An image from the user.
     Image {
-        /// Where it is, or itself as a `data:` address.
+        /// Its address, or the image itself as a `data:` URL.
         url: String,
     },
-    /// The model asks for a tool.
+    /// A tool call.
     ToolUse {
-        /// Names the call.
+        /// Identifies the call.
         id: String,
-        /// Which tool.
+        /// The name of the tool.
         name: String,
         /// Its arguments.
         input: serde_json::Value,
     },
-    /// What the tool answered.
+    /// The result of a tool call.
     ToolResult {
-        /// Which call.
+        /// The id of the call.
         tool_use_id: String,
-        /// The answer.
+        /// The result: any JSON.
         content: serde_json::Value,
         /// Whether the tool failed.
         is_error: bool,
     },
 }
 
-/// Adds text to the last part if it is of the same kind, else opens a new one.
+/// Adds text to the last part if that is of the same kind, otherwise adds a part.
 pub(crate) fn push_text(parts: &mut Vec<Part>, kind: TextKind, added: &str) {
     match (parts.last_mut(), kind) {
         (Some(Part::Text { text }), TextKind::Answer) => text.push_str(added),
@@ -110,7 +103,7 @@ pub(crate) fn push_text(parts: &mut Vec<Part>, kind: TextKind, added: &str) {
     }
 }
 
-/// The plain text of some parts: what is said, without the thinking.
+/// The text of the parts, without thinking.
 pub fn plain_text(parts: &[Part]) -> String {
     let said = |part: &Part| match part {
         Part::Text { text } => text.clone(),
@@ -121,11 +114,8 @@ pub fn plain_text(parts: &[Part]) -> String {
     parts.iter().map(said).collect()
 }
 
-/// Which kind of text arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
-    /// Part of the answer.
     Answer,
-    /// Part of the model's thinking.
     Thinking,
 }

@@ -1,42 +1,41 @@
-//! What should be going on for a conversation. Asked after every change and after every start of the server:
-//! recovery is nothing but folding the log and asking this.
+//! What should be under way for a conversation. The owner asks after every change. Recovery after a restart
+//! is the same: fold the log and ask.
 
 use crate::generation::Phase;
 use crate::{Conversation, Generation, GenerationId, Report, Rules, Seq, Timestamp};
 
-/// What the rules need to know of the outside.
+/// What the rules need to know besides the state.
 #[derive(Clone, Debug)]
 pub struct Surroundings<'a> {
     pub now: Timestamp,
-    /// How far the log reached when this owner took over. An attempt that began before belongs to an owner
-    /// that is gone.
+    /// The last seq when this owner took over. An attempt that started before belongs to a previous owner.
     pub owned_after: Seq,
-    /// Since when nobody watches.
+    /// When the last follower left; `None` while there are any.
     pub unwatched_since: Option<Timestamp>,
-    /// When a worker was last heard, or the owner took over if none was heard since.
+    /// When a worker last sent something, or when this owner took over if that is later.
     pub worker_heard: Timestamp,
     pub rules: &'a Rules,
 }
 
 /// The effects that should be under way, whether or not they already are. The owner starts what is missing
-/// and drops what is no longer wanted, so a cancelled call is nothing special: it is not wanted any more.
+/// and drops what is no longer wanted. So cancelling needs no special code: the call is no longer wanted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Next {
     pub effects: Vec<Effect>,
-    /// Something has happened by the mere passing of time or owners: observe it and ask again.
+    /// Something that follows from the time or from a change of owner: observe it and ask again.
     pub report: Option<Report>,
     /// Ask again at this time, or when something changes.
     pub wake_at: Option<Timestamp>,
 }
 
-/// Something to be done outside. Two that are equal are the same piece of work.
+/// Work to be done outside. Two equal effects are the same piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     CallModel { generation: GenerationId, attempt: u32 },
 }
 
 impl Next {
-    /// Whether nothing is to be done until somebody sends a command.
+    /// Whether there is nothing to do until the next command.
     pub fn is_nothing(&self) -> bool {
         *self == Next::default()
     }
@@ -84,7 +83,7 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
             let call = Effect::CallModel { generation: id(), attempt };
             Next { effects: vec![call], report: None, wake_at: limit }
         }
-        // Whoever is to be asked before a model is called again is asked at once, not when the wait is over.
+        // If a person must be asked before the model is called again, ask now, not after the delay.
         Phase::Retrying { .. }
             if around.rules.ask_first() && before_this_owner(generation.progress.last_seq) =>
         {
@@ -102,9 +101,9 @@ pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
     }
 }
 
-/// When somebody must look at this conversation again even if nobody asks: the beginning of time if something
-/// should be under way now, `None` if nobody owes anything. Stored beside the state, so that a start of the
-/// server finds what it has to take up without looking at the rest.
+/// When the server must look at this conversation again without being asked: time zero if something should be
+/// under way now, `None` if there is nothing to do. It is stored in the conversation's document, so that a
+/// server that starts finds unfinished conversations without looking at the others.
 pub fn due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
     let Some(generation) = state.active() else {
         return (!state.queue.is_empty()).then_some(Timestamp::default());
@@ -115,8 +114,8 @@ pub fn due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
     }
 }
 
-/// When a generation that nobody watches is given up. Time that it did not spend at work does not count,
-/// though nobody may have watched the conversation for days.
+/// When a generation that nobody follows is cancelled. Time during which it was not at work does not count,
+/// even if nobody has followed the conversation for days.
 fn unwatched_limit(generation: &Generation, around: &Surroundings<'_>) -> Option<Timestamp> {
     let since = around.unwatched_since?.max(generation.progress.at_work_since?);
     Some(since.after(around.rules.unwatched))

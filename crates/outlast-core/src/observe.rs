@@ -1,4 +1,4 @@
-//! What comes of a report from the world. A report is never refused; a stale one yields nothing.
+//! Turns a report from outside into events. A report is never refused; a stale one yields no events.
 
 use crate::attempts::{lose, start_again};
 use crate::entries::Entries;
@@ -42,7 +42,7 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
         }
         Report::WorkerSilent { generation } => {
             let running = in_phase(state, &generation, |phase| *phase == Phase::Running);
-            // While a person is asked, the worker need not be heard.
+            // While a question waits for a person, the worker may be silent.
             let silent = |run: &&Generation| run.brief.is_for_worker() && !run.waits_for_a_decision();
             if let Some(generation) = running.filter(silent) {
                 let reason = format!("its worker has not responded for {} s", rules.worker_silence.as_secs());
@@ -60,7 +60,7 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
     entries.finish()
 }
 
-/// The generation, if that attempt is the one under way. A report of an older attempt is stale.
+/// The generation, if this attempt is its current one. A report of an older attempt is stale.
 fn running<'a>(state: &'a Conversation, id: &GenerationId, attempt: u32) -> Option<&'a Generation> {
     in_phase(state, id, |phase| *phase == Phase::Running)
         .filter(|running| running.progress.attempt == attempt)

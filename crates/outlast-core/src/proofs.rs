@@ -1,5 +1,5 @@
-//! The promises, proved over whole logs: those of `fixtures/`, every crash in them, every transition,
-//! and random ones.
+//! Tests of the promises over whole logs: the logs in `fixtures/`, a crash at every event of them, every
+//! transition, and random logs.
 
 mod crashes;
 mod fixtures;

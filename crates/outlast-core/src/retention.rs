@@ -1,20 +1,20 @@
-//! How long events are kept. Messages stay for ever.
+//! How long events are kept. Messages are kept until their conversation is deleted.
 
 use std::time::Duration;
 
 use crate::{GenerationStatus, Timestamp};
 
-/// How long the events of generations that ended are kept.
+/// How long the events of ended generations are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Of those that were answered or cancelled.
+    /// For generations that completed or were cancelled.
     pub completed: Duration,
-    /// Of those that failed: somebody may want to know why.
+    /// For generations that failed. Longer, because somebody may want to know why.
     pub error: Duration,
 }
 
 impl Retention {
-    /// Whether the events of such a generation may go now.
+    /// Whether the events of a generation may be removed now.
     pub fn is_over(&self, status: GenerationStatus, completed_at: Option<Timestamp>, now: Timestamp) -> bool {
         let kept = if status == GenerationStatus::Error { self.error } else { self.completed };
         !status.is_live() && completed_at.is_some_and(|ended| ended.after(kept) <= now)
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn g13_completed_ones_go_before_failed_ones_and_live_ones_never() {
+    fn g13_completed_ones_are_removed_before_failed_ones_and_live_ones_never() {
         let day = Duration::from_secs(86_400);
         let retention = Retention { completed: 7 * day, error: 30 * day };
         let ended = Some(Timestamp(0));

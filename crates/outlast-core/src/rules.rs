@@ -1,32 +1,31 @@
-//! The settings that rules depend on, and the arithmetic of retrying.
+//! The settings that rules depend on, and how long to wait before a retry.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What an operator may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// What becomes of a run that a crash cut short.
+    /// What happens to a generation that a crash interrupted.
     pub recovery: Recovery,
-    /// How often a transient failure is retried.
+    /// How many times a transient failure is retried.
     pub retries: u32,
-    /// The wait before the first retry; each further one doubles it.
+    /// The delay before the first retry. It doubles with each one.
     pub backoff: Duration,
-    /// How long a generation may run with nobody watching.
+    /// How long a generation may run without followers.
     pub unwatched: Duration,
-    /// How long the worker that makes an answer may be silent.
+    /// How long a worker may be silent.
     pub worker_silence: Duration,
-    /// How long an answer may become, in bytes of text. An endless one must not take the server with it.
+    /// The maximum size of an answer in bytes, so that an endless one does not exhaust the server.
     pub answer_bytes: usize,
-    /// The models that can go on from the last word of a partial answer. Their attempts are not withdrawn.
+    /// The models that can continue a partial answer. Their failed attempts are not withdrawn.
     pub prefill: BTreeSet<String>,
 }
 
 impl Rules {
-    /// Whether a person is asked before a model is called again for a run that a crash cut short.
+    /// Whether a person is asked before a model is called again after a crash.
     pub(crate) fn ask_first(&self) -> bool {
         match self.recovery {
-            // Without tools nothing has an unknown outcome, so `safe` goes on like `auto`.
+            // Without tools no outcome is unknown, so `safe` continues like `auto`.
             Recovery::Safe | Recovery::Auto => false,
             Recovery::Ask => true,
         }
@@ -47,60 +46,59 @@ impl Default for Rules {
     }
 }
 
-/// What becomes of a run that a crash cut short.
+/// What happens to a generation that a crash interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// Goes on by itself, unless a tool's outcome is unknown.
+    /// It continues, unless the outcome of a tool call is unknown.
     Safe,
-    /// Always goes on by itself.
+    /// It always continues.
     Auto,
-    /// Always waits for a person.
+    /// It always waits for a person.
     Ask,
 }
 
-/// When events reach the disk. A trade between writes and what a crash may take.
+/// When events reach the disk: a trade-off between writes and what a crash may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Before anybody sees them: a crash takes nothing that anybody saw.
+    /// Before anyone sees them. A crash loses nothing that anyone saw.
     Commit,
-    /// Text at most that much later; everything else before anybody sees it.
+    /// Text at most this much later; everything else before anyone sees it.
     Debounce(Duration),
-    /// Text when its segment closes; everything else before anybody sees it.
+    /// Text when its segment closes; everything else before anyone sees it.
     Boundary,
 }
 
 /// Why a call to a model failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind of failure.
     pub class: FailureClass,
-    /// For a person; never holds a key.
+    /// For people. Never contains a key.
     pub message: String,
-    /// How long the upstream asks to be left alone.
+    /// How long the upstream asks us to wait.
     pub retry_after: Option<Duration>,
 }
 
 /// The kinds of failure, by what to do about them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureClass {
-    /// Connection, 408, 5xx, an error in the middle of a stream: may pass.
+    /// A connection error, 408, 5xx, or an error in the middle of a stream. Retried.
     Transient,
-    /// Nothing came for too long: may pass.
+    /// Nothing arrived for too long. Retried.
     Timeout,
-    /// 429: passes when the upstream says so.
+    /// 429. Retried, after the delay that the upstream asks for.
     RateLimited,
     /// The provider will not answer this.
     Refused,
-    /// The request is wrong; another try would be as well.
+    /// The upstream rejected the request, and would reject it again.
     Invalid,
-    /// The conversation is longer than the model can read; another try would be as well.
+    /// The conversation is longer than the model can read.
     ContextTooLong,
-    /// The answer is longer than is allowed here; another would be as well.
+    /// The answer exceeds the limit of this server.
     TooLong,
 }
 
 impl FailureClass {
-    /// Whether another try may succeed.
+    /// Whether a retry may succeed.
     pub fn may_pass(self) -> bool {
         match self {
             FailureClass::Transient | FailureClass::Timeout | FailureClass::RateLimited => true,
@@ -125,17 +123,16 @@ impl FailureClass {
     }
 }
 
-/// So many attempts in a row may be lost with their owners. One more would be lost too: perhaps it is this
-/// very answer that the server dies of, and each of them costs a call. A person may let it go on.
+/// After this many attempts in a row were lost with their owners, a person must resume the generation. This
+/// answer may be what crashes the server, and every attempt costs a call.
 pub const LOST_IN_A_ROW_MAX: u32 = 10;
 
-/// Nobody is kept waiting longer than this, whatever an upstream asks for: a `Retry-After` of a year
-/// is a broken upstream, not a promise.
+/// The maximum delay, whatever an upstream asks for. A `Retry-After` of a year is a bug in the upstream.
 pub const RETRY_WAIT_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// How long to wait before the retry that follows `failures` earlier ones. `jitter` is at random from
-/// 0 to 255 and spreads the callers that failed together over half of the usual wait. An upstream that names
-/// a time is left alone for that long at least, and one that names none or too little for the usual one.
+/// The delay before the next retry, after `failures` earlier ones. `jitter` is random, from 0 to 255, and
+/// spreads callers that failed together over half of the usual delay. If the upstream asks for a longer delay
+/// than the usual one, that is used.
 pub fn retry_delay(rules: &Rules, failures: u32, failure: &Failure, jitter: u8) -> Duration {
     let full = rules.backoff.saturating_mul(2u32.saturating_pow(failures)).min(RETRY_WAIT_MAX);
     let least = failure.retry_after.unwrap_or_default().clamp(full / 2, RETRY_WAIT_MAX);
@@ -166,13 +163,17 @@ mod tests {
         let asked = |seconds, jitter| {
             retry_delay(&rules, 0, &failure(Some(Duration::from_secs(seconds))), jitter).as_millis()
         };
-        assert_eq!((asked(7, 0), asked(7, 255)), (7_000, 7_250), "those who were told the same are spread");
-        assert_eq!((asked(0, 0), asked(0, 255)), (250, 500), "at once is not what anybody means");
+        assert_eq!(
+            (asked(7, 0), asked(7, 255)),
+            (7_000, 7_250),
+            "callers with the same Retry-After are spread too"
+        );
+        assert_eq!((asked(0, 0), asked(0, 255)), (250, 500), "a Retry-After of zero gets the usual delay");
         assert_eq!(asked(u64::MAX, 255), RETRY_WAIT_MAX.as_millis());
     }
 
     #[test]
-    fn g11_what_is_too_long_is_not_tried_again() {
+    fn g11_a_context_or_answer_that_is_too_long_is_not_retried() {
         for class in [FailureClass::ContextTooLong, FailureClass::TooLong] {
             assert!(!class.may_pass(), "{}", class.code());
         }

@@ -1,11 +1,11 @@
-//! How the pieces of an answer become events: where a message begins, where it ends, and which id it has.
+//! How the pieces of an answer become events: where a message begins and ends, and which id it has.
 
 use crate::attempts::{Failed, fail, too_long};
 use crate::entries::Entries;
 use crate::message::TextKind;
 use crate::{CallEnd, Event, Generation, MessageId, Part, Piece, Rules, Streamed, approval_hash};
 
-/// Tells the log what an attempt brought, by a model or by a worker.
+/// Turns what an attempt produced, by a model or a worker, into events.
 pub(crate) fn tell(generation: &Generation, streamed: Streamed, rules: &Rules, entries: &mut Entries) {
     let mut telling = Telling::new(generation, streamed.new_message, rules, entries);
     for piece in streamed.pieces {
@@ -25,7 +25,6 @@ pub(crate) fn tell(generation: &Generation, streamed: Streamed, rules: &Rules, e
     }
 }
 
-/// An answer on its way into events, piece by piece.
 struct Telling<'a> {
     generation: &'a Generation,
     entries: &'a mut Entries,
@@ -34,9 +33,9 @@ struct Telling<'a> {
     names: Names,
     /// Messages that began in this report.
     shown: Vec<MessageId>,
-    /// Tool calls without a result, and the messages that asked.
+    /// Tool calls without a result, and their messages.
     called: Vec<(String, MessageId)>,
-    /// White space that is already shown but was kept from the model, which may repeat it.
+    /// White space that is already shown but was not given to the model, which may repeat it.
     withheld: String,
 }
 
@@ -74,7 +73,7 @@ impl<'a> Telling<'a> {
             }
             Piece::ToolEnd { id: tool_use_id, result, is_error } => {
                 let asked = self.called.iter().position(|(id, _)| *id == tool_use_id);
-                // A result without a call belongs nowhere.
+                // A result without a call is ignored.
                 if let Some(place) = asked {
                     let (_, message_id) = self.called.remove(place);
                     self.event(Event::ToolEnd { message_id, tool_use_id, result, is_error });
@@ -133,12 +132,12 @@ impl<'a> Telling<'a> {
     }
 }
 
-/// The ids of the messages that begin in one report. The first is given; an open message has it already.
+/// The ids of the messages that begin in one report. The first is given; an open message already has it.
 struct Names {
     first: MessageId,
     given: usize,
-    /// What further ids are derived from: the first, unless the client chose that one, because it may choose
-    /// any derived from it too, for another message.
+    /// The prefix of further ids: the first id, unless the client chose that one. A client could also choose
+    /// an id derived from it for another message.
     stem: String,
 }
 
@@ -158,8 +157,8 @@ impl Names {
     }
 }
 
-/// The white space at the end of the text that an attempt continues, if it has said nothing yet. The model was
-/// given the text without it. A worker reads what is there and means what it says.
+/// The white space at the end of the text that an attempt continues, if it has added nothing yet. The model was
+/// given the text without it. A worker has the exact text, so nothing is withheld from it.
 fn withheld<'a>(generation: &'a Generation, rules: &Rules) -> &'a str {
     if generation.brief.is_for_worker() || !rules.prefill.contains(&generation.brief.model) {
         return "";
@@ -167,12 +166,12 @@ fn withheld<'a>(generation: &'a Generation, rules: &Rules) -> &'a str {
     let Some(segment) = generation.open_segment() else { return "" };
     let Some(Part::Text { text }) = segment.parts.last() else { return "" };
     if generation.progress.last_seq != generation.progress.attempt_seq {
-        return ""; // something was said since the attempt began
+        return ""; // the attempt has already added something
     }
     &text[text.trim_end().len()..]
 }
 
-/// How many bytes both begin with.
+/// The length of the common prefix in bytes.
 fn common_prefix(one: &str, other: &str) -> usize {
     let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other);
     same.map(|(letter, _)| letter.len_utf8()).sum()

@@ -1,4 +1,4 @@
-//! Given, when, then: a conversation in a chosen state, and what comes of one more thing.
+//! Given, when, then: a conversation in a chosen state, one more command or report, and its result.
 //!
 //! ```text
 //! given([answering(G1, "Hel"), cancelled(G1)])
@@ -6,8 +6,8 @@
 //!     .refused(Refusal::AlreadyEnded { status: GenerationStatus::Cancelled });
 //! ```
 //!
-//! A `World` holds the state, its log, its transcript and its documents, and after every append checks
-//! the promises that must hold in every state. So each test of one rule tests those as well.
+//! A `World` holds the state, its log, its transcript and its documents. After every append it checks the
+//! promises that must hold in every state, so each test of one rule also tests those.
 
 mod commands;
 mod past;
@@ -27,7 +27,7 @@ pub(crate) const G1: &str = "gen_1";
 pub(crate) const G2: &str = "gen_2";
 pub(crate) const G3: &str = "gen_3";
 
-/// When every tested conversation was created: 2026-01-01T00:00:00.000Z.
+/// The creation time of every test conversation: 2026-01-01T00:00:00.000Z.
 pub(crate) const CREATED: Timestamp = Timestamp(1_767_225_600_000);
 
 /// The conversation of the tests and of `fixtures/`, before its first event.
@@ -40,7 +40,7 @@ pub(crate) fn question(generation: &str) -> String {
     format!("question_of_{generation}")
 }
 
-/// The id of the message in which the tests let an attempt speak.
+/// The id of the message that an attempt writes in these tests.
 pub(crate) fn answer(generation: &str, attempt: u32) -> String {
     format!("answer_{attempt}_of_{generation}")
 }

@@ -1,4 +1,4 @@
-//! Points in time, to the millisecond, as every log and document writes them.
+//! Points in time, to the millisecond, as written in logs and documents.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,19 +6,20 @@ use std::time::Duration;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use utoipa::ToSchema;
 
-/// Milliseconds since 1970, written as `2026-01-01T00:00:00.000Z`. The core is told the time; it never asks.
+/// Milliseconds since 1970, written as `2026-01-01T00:00:00.000Z`. The core never reads a clock; callers
+/// pass the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, ToSchema)]
 #[schema(value_type = String, format = DateTime)]
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// `duration` later; a duration too long for a calendar means "never".
+    /// This time plus `duration`. A duration beyond the calendar means "never".
     pub fn after(self, duration: Duration) -> Timestamp {
         let millis = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
         Timestamp(self.0.saturating_add(millis))
     }
 
-    /// How long from `earlier` until this; zero if it is not later.
+    /// The time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
@@ -50,14 +51,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_reads_back_as_it_was_written() {
+    fn a_time_reads_back_unchanged() {
         let time = Timestamp(1_767_225_600_007);
         assert_eq!(serde_json::to_string(&time).unwrap(), "\"2026-01-01T00:00:00.007Z\"");
         assert_eq!(serde_json::from_str::<Timestamp>("\"2026-01-01T00:00:00.007Z\"").unwrap(), time);
     }
 
     #[test]
-    fn a_wait_longer_than_any_calendar_never_ends() {
+    fn a_delay_beyond_the_calendar_never_ends() {
         assert_eq!(Timestamp(5).after(Duration::MAX), Timestamp(i64::MAX));
     }
 }

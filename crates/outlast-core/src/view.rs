@@ -1,5 +1,5 @@
-//! The view a client renders, and how events change it. The TypeScript client folds the same way; the
-//! logs in `fixtures/` hold both to it.
+//! The view that a client renders, and how events change it. The TypeScript client folds the same way; both
+//! are tested with the logs in `fixtures/`.
 
 use std::collections::BTreeMap;
 
@@ -17,25 +17,25 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 pub struct ConversationView {
     pub conversation: ConversationDocument,
-    /// The newest messages, ascending.
+    /// The newest messages, in ascending order.
     pub messages: Vec<Message>,
     pub has_more: bool,
     #[schema(required)]
     pub active_run: Option<ActiveRun>,
-    /// How the last generation ended, while none is under way.
+    /// How the last generation ended; null while one is live.
     #[schema(required)]
     pub last_end: Option<LastEnd>,
-    /// Those that wait behind it, oldest first: the next becomes the active run when this one ends.
+    /// The generations that wait behind it, oldest first. The first becomes the active run when this one ends.
     pub queue: Vec<QueuedRun>,
-    /// The text of the segment that is open, by its message.
+    /// The text of the open segment, by message id.
     pub overlays: BTreeMap<MessageId, String>,
-    /// The same with thinking and text apart.
+    /// The same as parts, with thinking and text separate.
     pub overlay_parts: BTreeMap<MessageId, Vec<Part>>,
-    /// The last event that is in this view: go on after it.
+    /// The last event in this view. Continue with the events after it.
     pub last_seq: Seq,
 }
 
-/// The generation under way, in short.
+/// A summary of the active generation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ActiveRun {
@@ -48,10 +48,10 @@ pub struct ActiveRun {
     pub started_at: Option<Timestamp>,
     /// How many generations wait behind it.
     pub queued: usize,
-    /// What a person is asked to decide about, oldest first.
+    /// The undecided questions, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_approvals: Vec<Approval>,
-    /// The attempt that waits for its time, if one does.
+    /// The next attempt, while the generation waits to retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<ScheduledRetry>,
 }
@@ -69,7 +69,7 @@ pub struct LastEnd {
     pub error_message: Option<String>,
 }
 
-/// A generation that waits for its turn, in short.
+/// A summary of a queued generation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueuedRun {
@@ -85,7 +85,7 @@ pub fn view(state: &Conversation, mut messages: Vec<Message>, has_more: bool) ->
     if let Some(segment) = state.active().and_then(|active| active.open_segment()) {
         overlays.insert(segment.message.clone(), crate::message::plain_text(&segment.parts));
         overlay_parts.insert(segment.message.clone(), segment.parts.clone());
-        // Shown through the overlay alone, even if an interruption has stored it.
+        // The text is only in the overlay, even if an interruption has stored it in the message.
         for message in messages.iter_mut().filter(|message| message.id == segment.message) {
             *message = Message { content: String::new(), parts: Vec::new(), ..message.clone() };
         }
@@ -132,22 +132,19 @@ impl From<&Generation> for QueuedRun {
     }
 }
 
-/// The transcript that a whole log adds up to: what the message documents must be, and what a client
-/// that saw every event shows.
+/// The transcript of a whole log: what the message documents must be, and what a client that applied every
+/// event shows.
 #[derive(Clone, Debug)]
 pub struct Transcript {
     pub state: Conversation,
-    /// The messages, ascending.
     pub messages: Vec<Message>,
 }
 
 impl Transcript {
-    /// Before the first event.
     pub fn new(state: Conversation) -> Transcript {
         Transcript { state, messages: Vec::new() }
     }
 
-    /// Takes in one event.
     pub fn apply(&mut self, entry: &Entry) {
         if let Event::AttemptRetracted { message_ids, .. } = &entry.event {
             self.messages.retain(|message| !message_ids.contains(&message.id));

@@ -1,7 +1,8 @@
-//! The one owner of a conversation. Everything that changes it goes through here, one thing at a time.
+//! The one owner of a conversation. Every change to it goes through here, one at a time.
 //!
-//! An owner lives while there is something to do: it folds the log, asks the core what should be going on,
-//! makes it so, and goes away when nothing is left. A crash and a first start are the same to it.
+//! An owner runs while there is something to do: it folds the log, asks the core what should be under way,
+//! starts or stops it accordingly, and ends when nothing is left. Recovery after a crash is the same as a
+//! first start.
 
 mod facts;
 mod mail;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::{Conversation, ConversationId, Effect, Report, Seq, Surroundings, Timestamp, next};
-use outlast_store::{Newest, StoreError, fault};
+use outlast_store::{ClaimError, Newest, StoreError, fault};
 use tokio::sync::{mpsc, watch};
 
 use crate::call::Call;
@@ -26,16 +27,18 @@ use crate::live::Share;
 
 pub(crate) use mail::{Ask, Mail, Receipt};
 
-/// Commands that may wait for one conversation. A full mailbox makes senders wait.
+/// The maximum number of commands that wait for one conversation. Further senders wait until there is room.
 pub(crate) const MAILBOX: usize = 64;
-/// Text held back by the durability setting is saved at this size at the latest.
+/// Text that the durability setting holds back is saved when it reaches this size.
 const UNSAVED_BYTES_MAX: usize = 1024 * 1024;
-/// The state is written again when the log has grown by this much since, ...
+/// The state is written again when the log has grown by this much since it was last written, and also by the
+/// next limit.
 const UNFOLDED_BYTES_MIN: usize = 512 * 1024;
-/// ... and by this many times the size of the state. So opening or polling a conversation replays a bounded
-/// part of its log, and writing states costs a fraction of writing events, however long an answer becomes.
+/// The log must also have grown by this many times the size of the state. So opening or polling a conversation
+/// replays a bounded part of its log, and writing states costs a fraction of writing events, however long an
+/// answer becomes.
 const UNFOLDED_TIMES_MIN: usize = 4;
-/// How long to leave a store alone that cannot write.
+/// How long to wait before writing again to a store that cannot write.
 const STORE_WAIT: Duration = Duration::from_millis(500);
 
 /// Everything that can wake an owner.
@@ -54,31 +57,31 @@ pub(crate) struct Actor {
     mailbox: mpsc::Receiver<Mail>,
     watchers: watch::Receiver<usize>,
     unwatched_since: Option<Timestamp>,
-    /// When a worker was last heard, or when this owner took over.
+    /// When a worker last sent something, or when this owner took over.
     worker_heard: Timestamp,
-    /// `None` until a conversation that the store does not know is created by a first command.
+    /// `None` if the conversation does not exist yet; the first command creates it.
     state: Option<Conversation>,
     journal: Journal,
     owned_after: Seq,
-    /// Bytes in the log that the stored state does not know yet.
+    /// Bytes in the log that are not in the stored state yet.
     unfolded: usize,
     /// The size of the stored state; `None` if none was stored yet.
     folded: Option<usize>,
-    /// When the stored document says that somebody must look.
+    /// The `due` of the stored document.
     stored_due: Option<i64>,
     call: Option<Call>,
-    /// The user's generations that are under way here; `None` until the user is known.
+    /// This conversation's share of the live generations; `None` until its user is known.
     share: Option<Share>,
-    /// A report that could not be recorded: the store was not available.
+    /// A report that could not be recorded because the store was not available.
     owed: Option<Report>,
-    /// When the store may be tried again.
+    /// When to try to write again.
     store_again: Option<Timestamp>,
     /// When text that is held back must be saved.
     save_at: Option<Timestamp>,
 }
 
 impl Actor {
-    /// Takes ownership and folds the log.
+    /// Claims the conversation and folds its log.
     pub(crate) async fn open(
         shared: Arc<Shared>,
         id: ConversationId,
@@ -86,7 +89,7 @@ impl Actor {
         mailbox: mpsc::Receiver<Mail>,
     ) -> Result<Actor, (StoreError, mpsc::Receiver<Mail>)> {
         let opened = async {
-            let fence = shared.store.claim(&id).await?;
+            let fence = shared.store.claim(&id).await.map_err(unclaimed)?;
             fault::point("recover.claimed");
             let loaded = shared.store.load(&id, Newest::NONE).await?;
             let state = loaded.as_ref().map(to_state).transpose()?;
@@ -128,7 +131,7 @@ impl Actor {
         Ok(actor)
     }
 
-    /// Does what is owed until nothing is. Gives the mailbox back if ownership was lost before that.
+    /// Runs until nothing is left to do. Returns the mailbox if ownership was lost before that.
     pub(crate) async fn run(mut self) -> Result<(), mpsc::Receiver<Mail>> {
         match self.work().await {
             Ok(()) => {
@@ -136,7 +139,7 @@ impl Actor {
                 Ok(())
             }
             Err(error) => {
-                // Nothing that was not durable is left here; the next owner carries on from the log.
+                // Everything recorded is durable, so the next owner can continue from the log.
                 tracing::warn!(conversation = ?self.id, %error, "stopped owning a conversation");
                 Err(self.mailbox)
             }
@@ -149,7 +152,7 @@ impl Actor {
                 Owed::Timer(timer) => timer,
                 Owed::Nothing => {
                     self.correct_due().await?;
-                    // Between the look and the closing somebody may have sent mail: it is still served.
+                    // A command may have arrived since `catch_up`. Then the owner does not retire but serves it.
                     if self.shared.slots.retire(&self.id, &mut self.mailbox) {
                         return Ok(());
                     }
@@ -166,7 +169,7 @@ impl Actor {
         }
     }
 
-    /// Forgets everything: the conversation was deleted and nothing of it may be written again.
+    /// Discards the state after the conversation was deleted, so that nothing of it is written again.
     async fn start_over(&mut self) -> Result<(), RecordError> {
         let fence = self.shared.store.claim(&self.id).await;
         let fence = fence.map_err(|error| RecordError::Lost(error.to_string()))?;
@@ -181,7 +184,7 @@ impl Actor {
 
     async fn wait(&mut self, timer: Option<Timestamp>) -> Wake {
         let Actor { shared, mailbox, watchers, call, owed, journal, .. } = self;
-        // What cannot be recorded now must not pile up here: it waits in the upstream's connection.
+        // While nothing can be recorded, the text waits in the upstream's connection, not in memory here.
         let may_read = owed.is_none() && journal.unsaved_bytes() <= UNSAVED_BYTES_MAX;
         let sleep = async {
             match timer {
@@ -195,7 +198,7 @@ impl Actor {
                 None => std::future::pending().await,
             }
         };
-        // In this order: a cancel must not wait behind an endless stream.
+        // Biased, in this order: a cancel must not wait behind an endless stream.
         tokio::select! {
             biased;
             () = shared.stop.cancelled() => Wake::Stop,
@@ -206,7 +209,7 @@ impl Actor {
         }
     }
 
-    /// Makes going on what the core says should be going on, until only waiting is left.
+    /// Starts and stops effects as the core wants, until there is only something to wait for.
     async fn catch_up(&mut self) -> Result<Owed, RecordError> {
         loop {
             if let Some(again) = self.store_again {
@@ -245,10 +248,17 @@ impl Actor {
     }
 }
 
+fn unclaimed(error: ClaimError) -> StoreError {
+    match error {
+        held @ ClaimError::HeldBy(_) => StoreError::Unavailable(held.to_string()),
+        ClaimError::Store(error) => error,
+    }
+}
+
 /// What is left after catching up.
 enum Owed {
-    /// Nothing but to wait, at most until then.
+    /// Wait for a wake-up, at most until this time.
     Timer(Option<Timestamp>),
-    /// Nothing at all: the owner may go.
+    /// Nothing is left, so the owner may end.
     Nothing,
 }

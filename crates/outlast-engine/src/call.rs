@@ -1,20 +1,25 @@
-//! A call to a model, read in gulps.
+//! A call to a model. Everything that has arrived is read at once, as a *gulp*.
 //!
-//! While an append is in flight nothing is taken: what arrives waits in the connection's own buffers and is taken
-//! in one gulp afterwards. So at low load every token is an event of its own. At high load events grow instead of
-//! queues, and each token needs fewer reads, writes and wake-ups.
+//! While an append is in flight, what arrives is gathered here, and it leaves as one event with the next append.
+//! So at low load every token is an event of its own. At high load events grow instead of queues, and each token
+//! needs fewer writes and wake-ups. When a gulp is full nothing more is read: bytes wait in the connection, and
+//! the upstream notices.
 
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use outlast_core::{CallEnd, Effect, Failure, FailureClass, GenerationId, Piece};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::models::{Arrived, END_GRACE, ModelStream};
 
-/// A gulp is handed on when it has this many bytes, even if more is waiting.
+/// A gulp is full when it has this many bytes, even if more is waiting.
 const GULP_BYTES_MAX: usize = 16 * 1024;
-/// What a piece costs beside its text: it becomes an event. It bounds the pieces of a gulp, however small they are.
+/// Counted for each piece in addition to its text, because it becomes an event. It limits the number of pieces
+/// in a gulp, however small they are.
 const PIECE_OVERHEAD_BYTES: usize = 64;
 
 pub(crate) struct Call {
@@ -22,8 +27,11 @@ pub(crate) struct Call {
     pub(crate) attempt: u32,
     stream: ModelStream,
     idle: Duration,
-    /// When silence becomes a failure. It moves only when something arrives, however often the owner is woken.
+    /// When silence becomes a failure. It is extended only when something arrives, however often the owner wakes.
     deadline: Instant,
+    /// Fires at the deadline, or at an earlier one: arming it again for every token would cost more than the
+    /// one needless wake-up.
+    alarm: Pin<Box<Sleep>>,
     pieces: Vec<Piece>,
     bytes: usize,
     end: Option<End>,
@@ -43,7 +51,8 @@ pub(crate) struct Gulp {
 impl Call {
     pub(crate) fn new(generation: GenerationId, attempt: u32, stream: ModelStream, idle: Duration) -> Call {
         let deadline = Instant::now() + idle;
-        Call { generation, attempt, stream, idle, deadline, pieces: Vec::new(), bytes: 0, end: None }
+        let alarm = Box::pin(sleep_until(deadline));
+        Call { generation, attempt, stream, idle, deadline, alarm, pieces: Vec::new(), bytes: 0, end: None }
     }
 
     /// The effect that this call carries out.
@@ -51,22 +60,44 @@ impl Call {
         Effect::CallModel { generation: self.generation.clone(), attempt: self.attempt }
     }
 
-    /// Waits until something has arrived, then takes everything that has. What was taken is kept in
-    /// `self`, so dropping this future loses nothing.
+    /// Waits until something has arrived and takes everything that has. What was taken is kept in `self`, so
+    /// dropping this future loses nothing.
     pub(crate) async fn gather(&mut self) {
-        while self.is_empty() {
-            match timeout_at(self.deadline, self.stream.next()).await {
-                Ok(arrived) => self.take(arrived),
-                Err(_) => self.end = Some(End::Failed(self.timed_out())),
+        poll_fn(|cx| {
+            self.read(cx);
+            if self.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
+    }
+
+    /// Gathers while `work` is under way.
+    pub(crate) async fn gather_during<T>(mut call: Option<&mut Call>, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        poll_fn(|cx| {
+            if let Some(call) = &mut call {
+                call.read(cx);
             }
-        }
-        while self.end.is_none() && self.bytes < GULP_BYTES_MAX {
-            let Some(arrived) = self.stream.next().now_or_never() else { return };
+            work.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// Takes what has arrived. The task is woken when more arrives, unless the gulp is full.
+    fn read(&mut self, cx: &mut Context<'_>) {
+        while !self.is_full() {
+            let Poll::Ready(arrived) = self.stream.poll_next_unpin(cx) else { break };
             self.take(arrived);
+        }
+        while self.is_empty() && self.alarm.as_mut().poll(cx).is_ready() {
+            if self.alarm.deadline() >= self.deadline {
+                self.end = Some(End::Failed(self.timed_out()));
+            } else {
+                self.alarm.as_mut().reset(self.deadline);
+            }
         }
     }
 
-    /// Hands out what was gathered.
+    /// Returns what was gathered.
     pub(crate) fn gulp(&mut self, jitter: impl FnOnce() -> u8) -> Gulp {
         self.bytes = 0;
         let end = self.end.take().map(|end| match end {
@@ -80,12 +111,16 @@ impl Call {
         self.pieces.is_empty() && self.end.is_none()
     }
 
+    fn is_full(&self) -> bool {
+        self.end.is_some() || self.bytes >= GULP_BYTES_MAX
+    }
+
     fn take(&mut self, arrived: Option<Result<Arrived, Failure>>) {
         self.deadline = Instant::now() + self.idle;
         match arrived {
             Some(Ok(Arrived::Piece(piece))) => self.add(piece),
             Some(Ok(Arrived::Sign)) => {}
-            // The stream ends by itself before that. A complete answer must not time out here.
+            // The stream ends by itself before this deadline, so a complete answer does not time out here.
             Some(Ok(Arrived::Ending)) => {
                 self.idle = self.idle.max(2 * END_GRACE);
                 self.deadline = Instant::now() + self.idle;
@@ -113,7 +148,7 @@ impl Call {
     }
 
     fn timed_out(&self) -> Failure {
-        let message = format!("timed out: nothing came from the upstream for {:?}", self.idle);
+        let message = format!("timed out: the upstream sent nothing for {:?}", self.idle);
         Failure { class: FailureClass::Timeout, message, retry_after: None }
     }
 }
@@ -127,6 +162,6 @@ fn size(piece: &Piece) -> usize {
 }
 
 fn cut_short() -> Failure {
-    let message = "upstream ended too early".to_owned();
+    let message = "upstream response ended too early".to_owned();
     Failure { class: FailureClass::Transient, message, retry_after: None }
 }

@@ -1,4 +1,4 @@
-//! Time and names come from here and nowhere else, so that a simulation can own both.
+//! The only source of time and ids, so that a simulation can control both.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -6,16 +6,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use outlast_core::Timestamp;
 use tokio::time::Instant;
 
-/// Tells the time.
 #[derive(Clone, Copy, Debug)]
 pub enum Clock {
-    /// The machine's.
     System,
-    /// Begins at a given time and follows the runtime's clock, which a test may pause and advance.
+    /// Starts at a given time and follows the runtime's clock, which a test can pause and advance.
     Simulated {
-        /// What it showed when it began.
+        /// The time at the start.
         at: Timestamp,
-        /// When it began, as the runtime counts.
+        /// The start on the runtime's clock.
         began: Instant,
     },
 }
@@ -26,7 +24,6 @@ impl Clock {
         Clock::Simulated { at, began: Instant::now() }
     }
 
-    /// The time.
     pub fn now(&self) -> Timestamp {
         match self {
             Clock::System => {
@@ -37,23 +34,23 @@ impl Clock {
         }
     }
 
-    /// Returns when that time has come.
+    /// Returns at that time.
     pub async fn sleep_until(&self, time: Timestamp) {
         tokio::time::sleep(time.since(self.now())).await;
     }
 }
 
-/// Makes names that were never used before.
+/// Creates unique ids.
 #[derive(Debug)]
 pub enum Ids {
-    /// Unique everywhere, and roughly in the order of time for the comfort of databases.
+    /// Globally unique, and roughly ordered by time, which suits database indexes.
     Random,
-    /// The same for every run: for simulations.
+    /// The same in every run, for simulations.
     Counting(AtomicU64),
 }
 
 impl Ids {
-    /// A new name that begins with `prefix`.
+    /// A new id that starts with `prefix`.
     pub fn make(&self, prefix: &str) -> String {
         match self {
             Ids::Random => format!("{prefix}_{}", uuid::Uuid::now_v7().simple()),
@@ -61,7 +58,7 @@ impl Ids {
         }
     }
 
-    /// A number at random.
+    /// A random number.
     pub fn jitter(&self) -> u8 {
         match self {
             Ids::Random => uuid::Uuid::now_v7().as_bytes()[15],

@@ -1,4 +1,4 @@
-//! What clients may ask of the engine.
+//! The commands of clients.
 
 use outlast_core::{
     Brief, Command, ConversationId, Decide, Decided, Earlier, Event, GenerationId, GenerationStatus,
@@ -17,12 +17,12 @@ use crate::error::EngineError;
 /// A message to be answered.
 #[derive(Clone, Debug, Serialize)]
 pub struct StartRequest {
-    /// Where; a new conversation if none is named.
+    /// A new conversation is created if this is `None`.
     pub conversation: Option<ConversationId>,
-    /// Create the named conversation if it does not exist.
+    /// Whether to create the named conversation if it does not exist.
     #[serde(skip)]
     pub create: bool,
-    /// Who speaks: the user, or whoever said the last message of a prompt.
+    /// The role of the message: the user's, or that of the last message of a prompt.
     pub role: Role,
     pub parts: Vec<Part>,
     pub brief: Brief,
@@ -34,7 +34,7 @@ pub struct StartRequest {
 }
 
 impl StartRequest {
-    /// What a user says, with nothing else asked for.
+    /// A user's message, with defaults for everything else.
     pub fn new(parts: Vec<Part>) -> StartRequest {
         StartRequest {
             conversation: None,
@@ -58,19 +58,19 @@ pub struct Started {
     pub status: GenerationStatus,
 }
 
-/// A person's decision about a tool.
+/// A person's decision about a tool call.
 #[derive(Clone, Debug)]
 pub struct ToolDecision {
     pub tool_use_id: String,
-    /// The question that the person saw, if the client says which.
+    /// The hash of the question that the person saw, if the client sent it.
     pub hash: Option<String>,
     pub decided: Decided,
 }
 
-/// What became of a cancel.
+/// The result of a cancel.
 #[derive(Clone, Copy, Debug)]
 pub struct Cancelled {
-    /// Whether it was this one that ended the generation.
+    /// Whether this request ended the generation.
     pub success: bool,
     /// How the generation ended.
     pub status: GenerationStatus,
@@ -107,7 +107,7 @@ impl Engine {
         self.started(conversation, generation, replied).await
     }
 
-    /// The model to record. A worker's generation may name any, and has a name of its own if it names none.
+    /// The model to record. For a worker's generation it may be any name, with a default of its own.
     fn model_of(&self, brief: &Brief) -> Result<String, EngineError> {
         match brief.producer {
             Some(Producer::External) if brief.model == Brief::DEFAULT_MODEL => Ok("external".to_owned()),
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Stops a generation. The first one wins; a later one is told how it ended.
+    /// Cancels a generation. The first cancel wins; a later one returns how the generation ended.
     pub async fn cancel(&self, user: &UserId, id: &GenerationId) -> Result<Cancelled, EngineError> {
         let (conversation, _) = self.place_of(user, id).await?;
         let command = Command::Cancel { generation: id.clone() };
@@ -133,18 +133,18 @@ impl Engine {
         }
     }
 
-    /// Lets an interrupted generation go on.
+    /// Continues an interrupted generation.
     pub async fn resume(&self, user: &UserId, id: &GenerationId) -> Result<GenerationStatus, EngineError> {
         let command = Command::Resume { generation: id.clone(), by: user.as_str().to_owned() };
         self.decide_about(user, id, command).await
     }
 
-    /// Ends an interrupted generation as it stands.
+    /// Ends an interrupted generation and keeps its text.
     pub async fn dismiss(&self, user: &UserId, id: &GenerationId) -> Result<GenerationStatus, EngineError> {
         self.decide_about(user, id, Command::Dismiss { generation: id.clone() }).await
     }
 
-    /// Decides about a tool that waits for a person. The first decision counts; a later one is told what it was.
+    /// Decides about a tool call that waits for a person. The first decision counts; a later one is refused.
     pub async fn decide(
         &self,
         user: &UserId,
@@ -156,7 +156,7 @@ impl Engine {
         self.decide_about(user, id, Command::Decide(decide)).await
     }
 
-    /// Takes up a generation that failed or was cancelled, as a new one.
+    /// Retries or continues a generation that failed or was cancelled, as a new generation.
     pub async fn retry(
         &self,
         user: &UserId,
@@ -205,7 +205,7 @@ impl Engine {
         }
     }
 
-    /// The title and metadata with which a request created a conversation; its first event has them.
+    /// The title and metadata with which a request created a conversation, from its first event.
     async fn made_by(
         &self,
         id: &ConversationId,
@@ -234,8 +234,8 @@ impl Engine {
         }
     }
 
-    /// The conversation that a user's own name for it means. Two users with the same name never meet; a
-    /// conversation of that very id is found if it is this user's.
+    /// Resolves a user's own name for a conversation, or the id of one of the user's conversations. Two users
+    /// can use the same name for different conversations.
     pub async fn thread(&self, user: &UserId, name: &str) -> Result<ConversationId, EngineError> {
         match self.must_own(user, &name.into()).await {
             Ok(()) => Ok(name.into()),
@@ -244,7 +244,7 @@ impl Engine {
         }
     }
 
-    /// Sets title or metadata: `None` leaves them as they are, null clears them.
+    /// Sets the title or the metadata: `None` leaves a value as it is, null clears it.
     pub async fn update_conversation(
         &self,
         user: &UserId,
@@ -300,7 +300,7 @@ impl Engine {
         }
     }
 
-    /// Where a generation belongs and its last known status, if it is this user's.
+    /// The conversation of a generation and its last stored status, if it belongs to this user.
     pub(crate) async fn place_of(
         &self,
         user: &UserId,
@@ -319,13 +319,13 @@ impl Engine {
     }
 }
 
-/// The conversation that a request with an idempotency key but without a conversation starts: the same for
-/// every repeat of the request.
+/// The conversation for a request that has an idempotency key but names no conversation: the same for every
+/// repetition of the request.
 fn conversation_of(verb: &str, user: &UserId, request: &RequestId) -> ConversationId {
     format!("conv_{}", &digest(&(verb, user, request))[..32]).into()
 }
 
-/// The user's name stands at the end, so that it can be shown again.
+/// The user's name for it comes last, so that it can be extracted again.
 fn thread_of(user: &UserId, name: &str) -> ConversationId {
     format!("thread_{}_{name}", &digest(&("thread", user, name))[..32]).into()
 }
@@ -342,7 +342,7 @@ fn digest<T: Serialize>(request: &T) -> String {
     Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The status of a generation, from its key alone.
+/// The status of a generation, without parsing its document.
 fn status_of(document: &Document) -> Option<GenerationStatus> {
     GenerationStatus::from_name(&document.status)
 }

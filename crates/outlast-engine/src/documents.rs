@@ -1,4 +1,4 @@
-//! Documents of the core as the store carries them, and back.
+//! Converts between the core's documents and the store's.
 
 use outlast_core::{
     Conversation, ConversationId, DocumentChange, Entry, Event, GenerationDocument, Message, MessageId,
@@ -7,13 +7,13 @@ use outlast_core::{
 use outlast_store::{Change, Document, Loaded, Record, StoreError, Table};
 use serde::de::DeserializeOwned;
 
-/// The store's changes for the core's, and the size of the state if it is among them.
+/// The store's changes, and the size of the state if it is written too.
 pub(crate) struct Folded {
     pub(crate) changes: Vec<Change>,
     pub(crate) size: Option<usize>,
 }
 
-/// With `folds`, the state is written too, so that the log before it need not be read again.
+/// With `folds`, the state is written too, so that the log before it need not be replayed.
 pub(crate) fn to_changes(
     state: &Conversation,
     mut changes: Vec<DocumentChange>,
@@ -50,7 +50,7 @@ fn to_change(
         }),
         DocumentChange::MessageRemoved(id) => Change::Remove(Table::Messages, message_key(&state.id, &id)),
         DocumentChange::Generation(document) => {
-            // Retention looks at it from its end on.
+            // From its end on, it is due for retention.
             let due = document.completed_at.map(|at| at.0);
             Change::Put(generation_document(state, &document, due))
         }
@@ -96,7 +96,7 @@ fn json<T: serde::Serialize>(value: &T) -> String {
     serde_json::to_string(value).expect("our own documents have string keys")
 }
 
-/// The state of a conversation: the stored one, brought forward by the records after it.
+/// The state of a conversation: the stored state with the later records applied.
 pub(crate) fn to_state(loaded: &Loaded) -> Result<Conversation, StoreError> {
     let state = loaded.conversation.state.as_deref().unwrap_or_default();
     let mut state = read_state(state).map_err(|error| broken(&error))?;

@@ -1,4 +1,4 @@
-//! The engine as adapters see it: commands go in, replies come out.
+//! The engine's interface to adapters.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::models::Models;
 use crate::settings::Settings;
 use crate::slots::Slots;
 
-/// How often a command is sent again because the owner went away before it looked at it.
+/// How often a command is sent again if the owner ended before it took the command.
 const SEND_TRIES: usize = 100;
 
 /// Runs generations. Cheap to clone.
@@ -25,23 +25,22 @@ pub struct Engine {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// What every part of the engine can reach.
+/// Shared by all parts of the engine.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) models: Models,
     pub(crate) settings: Settings,
     pub(crate) clock: Clock,
     pub(crate) ids: Ids,
-    /// How many generations each user has under way.
+    /// How many live generations each user has.
     pub(crate) live: Arc<Live>,
-    /// Ends every owner.
+    /// Cancelled to stop all owners.
     pub(crate) stop: CancellationToken,
     pub(crate) slots: Slots,
-    /// The one place that spawns tasks, and waits for them.
+    /// All tasks of the engine, which waits for them when it stops.
     tasks: TaskTracker,
 }
 
-/// What an engine is made of.
 pub struct Parts {
     pub store: Arc<dyn Store>,
     pub models: Models,
@@ -51,7 +50,7 @@ pub struct Parts {
 }
 
 impl Engine {
-    /// An engine with nothing running yet; `take_up` takes up what an earlier one left.
+    /// An engine with nothing running yet. Call `take_up` to continue what an earlier one left unfinished.
     pub fn new(parts: Parts) -> Engine {
         let Parts { store, models, settings, clock, ids } = parts;
         let shared = Shared {
@@ -68,15 +67,14 @@ impl Engine {
         Engine { shared: Arc::new(shared) }
     }
 
-    /// Ends every owner at a safe point and waits for them. What they were doing is taken up by the next
-    /// start.
+    /// Stops all owners at a safe point and waits for them. The next start continues their work.
     pub async fn stop(&self) {
         self.shared.stop.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
     }
 
-    /// Is cancelled when the engine stops: adapters end their streams with it.
+    /// Cancelled when the engine stops, so that adapters can end their streams.
     pub fn stopping(&self) -> CancellationToken {
         self.shared.stop.clone()
     }
@@ -95,7 +93,7 @@ impl Engine {
         self.shared.models.names()
     }
 
-    /// Whether the store answers.
+    /// Checks that the store responds.
     pub async fn check(&self) -> Result<(), StoreError> {
         self.shared.store.get(Table::Conversations, "").await.map(|_| ())
     }
@@ -123,8 +121,8 @@ impl Engine {
         self.ask(conversation, ask).await
     }
 
-    /// Sends mail to the owner and waits for the reply. An owner that goes away without looking at it leaves
-    /// it unanswered, so sending it again is not asking twice.
+    /// Sends mail to the owner and waits for the reply. If there is no reply, the owner ended without taking the
+    /// mail, so sending it again cannot carry it out twice.
     pub(crate) async fn ask<T>(
         &self,
         conversation: &ConversationId,
@@ -140,21 +138,20 @@ impl Engine {
                 return Err(EngineError::Unavailable("the server is stopping".to_owned()));
             }
         }
-        Err(EngineError::Unavailable("no owner took the request; try again".to_owned()))
+        Err(EngineError::Unavailable("no owner accepted the request; try again".to_owned()))
     }
 
-    /// Makes sure that somebody owns the conversation and looks at what it needs.
+    /// Makes sure that the conversation has an owner, which then does what is due.
     pub(crate) async fn wake(&self, conversation: &ConversationId) {
         self.shared.send(conversation, Mail::Wake).await;
     }
 }
 
-/// How a command is to be taken.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct CommandOptions {
-    /// Create the conversation if it does not exist.
+    /// Whether to create the conversation if it does not exist.
     pub(crate) create: bool,
-    /// The client gave the request its idempotency key.
+    /// Whether the idempotency key comes from the client.
     pub(crate) named: bool,
 }
 

@@ -1,14 +1,13 @@
-//! Why a command did not do what was asked.
+//! Why a command or a read failed.
 
 use outlast_core::{ConversationId, Refusal, Seq};
 use outlast_store::StoreError;
 
-/// Why a command did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error(transparent)]
     Refused(Refusal),
-    /// It does not exist, or it is not this user's.
+    /// It does not exist, or it belongs to another user.
     #[error("not found")]
     NotFound,
     #[error("unknown model {asked:?}; known models are {known:?}")]
@@ -19,20 +18,20 @@ pub enum EngineError {
     ServerIsFull { limit: usize },
     #[error("this request id already created {conversation} with a different title or metadata")]
     MadeOtherwise { conversation: ConversationId },
-    /// The position lies after the end of the log.
+    /// The position is after the end of the log.
     #[error("the log ends at {tail}")]
     CursorAhead { tail: Seq },
-    #[error("{limit} followers already read this conversation")]
+    #[error("this conversation already has {limit} followers")]
     TooManyReaders { limit: usize },
     #[error("invalid cursor {0:?}")]
     BadCursor(String),
-    /// Nothing was done; the store cannot write now.
+    /// Nothing was done, because the store is not available.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// Nobody can say whether it was done. Repeating it is safe with an idempotency key.
+    /// It is unknown whether it was done. Repeating it is safe with an idempotency key.
     #[error("the outcome is unknown: {0}")]
     Lost(String),
-    /// What is stored cannot be understood.
+    /// The stored data cannot be read.
     #[error("{0}")]
     Broken(String),
 }

@@ -1,9 +1,9 @@
-//! The live end of a conversation's log, and the rule by which followers reach it.
+//! The live end of a conversation's log, and how followers reach it.
 //!
-//! A follower says where it stands. If the next batch is among the most recent ones, it gets that batch. At
-//! the tail it waits. If it is further behind, it is told how far the log goes, reads the gap from the log and
-//! asks again. Nothing to deduplicate, nothing to lose, and a follower that was slow for a moment does not have
-//! to go to the disk, where a crowd of them would slow down everybody.
+//! A follower passes its position. If the feed still holds the next batch, the follower gets it. At the tail it
+//! waits. If it is further behind, it gets the end of the log, reads the gap from there and asks again. So there
+//! is nothing to deduplicate and nothing to lose, and a follower that was slow for a moment needs no disk read,
+//! which would slow down everyone if many did it at once.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -14,10 +14,10 @@ use outlast_core::{DecodeError, Entry, Head, Heads, Seq};
 use outlast_store::Record;
 use tokio::sync::watch;
 
-/// How many of the newest batches are kept for followers that pause or reconnect: more than a second of tokens,
-/// and longer when the server is busy, because batches are larger then.
+/// How many of the newest batches are kept for followers that pause or reconnect. They cover more than a second
+/// of tokens, and more when the server is busy, because batches are larger then.
 const RECENT_BATCHES: usize = 64;
-/// The total size of those batches, whatever their number: this is memory per live conversation.
+/// The maximum total size of those batches, which is memory per live conversation.
 const RECENT_BYTES: usize = 64 * 1024;
 
 /// The type of the event that stands in place of a line that cannot be read.
@@ -63,7 +63,7 @@ impl Batch {
     }
 
     fn new(records: Vec<Record>, heads: Vec<Head>) -> Arc<Batch> {
-        assert_eq!(records.len(), heads.len(), "every record has a head");
+        assert_eq!(records.len(), heads.len(), "every record must have a head");
         Arc::new(Batch { records, heads, wire: OnceLock::new() })
     }
 
@@ -83,12 +83,12 @@ impl Batch {
         self.records.last().map(|record| record.seq)
     }
 
-    /// The batch in a protocol's form, encoded for the first follower that asks and shared by the rest.
+    /// The batch encoded for a protocol, once for the first follower that asks and then shared.
     pub fn wire(&self, encode: impl FnOnce(&Batch) -> Bytes) -> Bytes {
         self.wire.get_or_init(|| encode(self)).clone()
     }
 
-    /// The part that the filter keeps. Usually that is everything, and the batch stays shared.
+    /// The records that the filter keeps. Usually these are all, and the batch stays shared.
     pub(crate) fn filtered(self: &Arc<Self>, keep: impl Fn(&Record, &Head) -> bool) -> Arc<Batch> {
         if self.iter().all(|(record, head)| keep(record, head)) {
             return self.clone();
@@ -111,22 +111,22 @@ impl Batch {
 #[derive(Debug)]
 pub(crate) struct Feed {
     tail: Mutex<Tail>,
-    /// Changes whenever the tail does.
+    /// Notified whenever the tail changes.
     moved: watch::Sender<()>,
     watchers: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Tail {
-    /// The last visible seq; `None` until somebody has looked at the log.
+    /// The last visible seq; `None` until the log has been read.
     seq: Option<Seq>,
     /// How often events that were visible turned out not to be saved.
     losses: u64,
-    /// The newest batches, without a gap, up to the tail.
+    /// The newest batches up to the tail, without gaps.
     recent: VecDeque<Arc<Batch>>,
     recent_bytes: usize,
-    /// How many of them, at the end, are not saved yet, where the durability setting allows it. Those are
-    /// kept regardless of the limits: they are nowhere else.
+    /// How many of the last batches are not saved yet, where the durability setting allows it. They are kept
+    /// regardless of the limits, because they are nowhere else.
     unsaved: usize,
 }
 
@@ -140,26 +140,26 @@ impl Tail {
         self.recent.len() > RECENT_BATCHES || self.recent_bytes > RECENT_BYTES
     }
 
-    /// The last position that is in the log, given the last visible one.
+    /// The last saved position, given the last visible one.
     fn saved(&self, visible: Seq) -> Seq {
         let first_unsaved = self.recent.len().checked_sub(self.unsaved).and_then(|at| self.recent.get(at));
         first_unsaved.and_then(|batch| batch.first()).map_or(visible, |first| Seq(first.0 - 1))
     }
 }
 
-/// What a follower at some position should do.
+/// What a follower at a given position should do.
 pub(crate) enum Follow {
     /// Take this batch.
     Next(Arc<Batch>),
-    /// Wait until something has moved.
+    /// Wait until the tail changes.
     AtTail,
     /// Read the log, which has everything up to here.
     Behind(Seq),
-    /// The position is not visible yet. It may be saved already and about to be published.
+    /// The position is not visible yet. It may already be saved and about to be published.
     Ahead(Seq),
-    /// What it was shown was not saved and is lost: its position means something else now.
+    /// Events that were shown were not saved and are lost. The position means something else now.
     Lost(Seq),
-    /// Nobody knows the tail: look at the log and call `begin_at`.
+    /// The tail is unknown: read the log and call `begin_at`.
     Unknown,
 }
 
@@ -168,14 +168,14 @@ impl Feed {
         Feed { tail: Mutex::default(), moved: watch::Sender::new(()), watchers: watch::Sender::new(0) }
     }
 
-    /// A follower reports where the log ends. Has an effect only if nobody knew: an owner reports it before it
-    /// writes, so a follower that looked while the owner wrote cannot set what is not visible yet.
+    /// Called by a follower that has read where the log ends. It has an effect only if the tail is unknown. An owner
+    /// calls `own_from` before it writes, so a follower that reads during a write cannot make it visible too early.
     pub(crate) fn begin_at(&self, seq: Seq) {
         self.lock().seq.get_or_insert(seq);
     }
 
-    /// An owner reports where the log ends, before it writes anything. Followers that stood elsewhere, because
-    /// an earlier owner failed between saving and publishing, are sent back to the log.
+    /// Called by an owner before it writes anything. If an earlier owner failed between saving and publishing,
+    /// followers elsewhere are sent back to the log.
     pub(crate) fn own_from(&self, seq: Seq) {
         let mut tail = self.lock();
         let before = tail.seq.replace(seq);
@@ -187,8 +187,8 @@ impl Feed {
         self.moved.send_replace(());
     }
 
-    /// The log was deleted, even if it was empty: followers of the old log must not see what is written under
-    /// the same id later.
+    /// Called when the log was deleted, even if it was empty: followers of the old log must not see what is
+    /// written under the same id later.
     pub(crate) fn deleted(&self) {
         let mut tail = self.lock();
         tail.seq = Some(Seq::ZERO);
@@ -197,31 +197,31 @@ impl Feed {
         self.moved.send_replace(());
     }
 
-    /// How often published events have been lost. A follower notes it when it starts.
+    /// How often published events were lost. A follower remembers this when it starts.
     pub(crate) fn losses(&self) -> u64 {
         self.lock().losses
     }
 
-    /// The last visible position, if it is known.
+    /// The last visible position, if known.
     pub(crate) fn tail(&self) -> Option<Seq> {
         self.lock().seq
     }
 
-    /// Shows records that are saved, together with everything shown before.
+    /// Publishes saved records. Everything published before is saved too.
     pub(crate) fn publish(&self, batch: Arc<Batch>) {
         let mut tail = self.lock();
         tail.unsaved = 0;
         self.show(&mut tail, batch);
     }
 
-    /// Shows records that are not saved yet.
+    /// Publishes records that are not saved yet.
     pub(crate) fn publish_unsaved(&self, batch: Arc<Batch>) {
         let mut tail = self.lock();
         tail.unsaved += 1;
         self.show(&mut tail, batch);
     }
 
-    /// Everything published is saved now.
+    /// Marks everything published as saved.
     pub(crate) fn saved(&self) {
         self.lock().unsaved = 0;
     }
@@ -250,13 +250,13 @@ impl Feed {
         self.moved.subscribe()
     }
 
-    /// Counts one more watcher until the guard is dropped.
+    /// Counts a watcher until the guard is dropped.
     pub(crate) fn watching(self: &Arc<Self>) -> Watching {
         self.watchers.send_modify(|count| *count += 1);
         Watching(self.clone())
     }
 
-    /// How many watch, and when that changes.
+    /// The number of watchers.
     pub(crate) fn watchers(&self) -> watch::Receiver<usize> {
         self.watchers.subscribe()
     }
@@ -277,7 +277,7 @@ impl Feed {
     }
 }
 
-/// Somebody watches for as long as this is held.
+/// Counts as a watcher until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watching(Arc<Feed>);
 

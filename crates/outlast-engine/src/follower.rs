@@ -1,4 +1,4 @@
-//! A follower's way through a log: from its position to the live end, and on.
+//! Follows a log from a position to its live end and beyond.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use crate::engine::Shared;
 use crate::feed::{Batch, Feed, Follow, Watching};
 
-/// How much of the log is read at once for a follower that is behind. Framed for the wire, and with what the
-/// connection buffers, this is what a follower that stalls holds until it is dropped: less than 256 KiB.
+/// How much of the log is read at once for a follower that is behind. A stalled follower holds one encoded page
+/// and the connection's buffer until it is dropped: less than 256 KiB.
 const PAGE_BYTES: usize = 128 * 1024;
 
 /// Reads a conversation's log from a position and then follows it live, without gaps or duplicates.
@@ -31,7 +31,6 @@ pub struct Follower {
     _forget: Forget,
 }
 
-/// Why a follower cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum FollowError {
     #[error("the log ends at {tail}")]
@@ -68,7 +67,7 @@ impl Follower {
         }
     }
 
-    /// The same for a generation that has ended: a follower at or after its last event has everything.
+    /// For a generation that has ended: a follower at or after its last event has everything.
     pub(crate) fn of_ended(mut self, last: Seq) -> Follower {
         self.over = self.position >= last;
         self.ended_at = Some(last);
@@ -115,7 +114,7 @@ impl Follower {
             return self.read(last).await;
         }
         loop {
-            // Marked as seen before asking: whatever moves after that ends the wait at once.
+            // Mark as seen before asking, so that any later change ends the wait at once.
             self.moved.borrow_and_update();
             match self.feed.follow(self.position, self.losses) {
                 Follow::Next(batch) => {
@@ -124,7 +123,7 @@ impl Follower {
                 Follow::AtTail => self.wait().await,
                 Follow::Behind(tail) => return self.read(tail).await,
                 Follow::Ahead(visible) => {
-                    // A position that is saved but not visible is about to be published.
+                    // A position that is saved but not visible yet is about to be published.
                     let tail = self.saved().await?.max(visible);
                     if self.position > tail {
                         return Err(FollowError::Ahead { tail });
@@ -138,11 +137,11 @@ impl Follower {
     }
 
     async fn wait(&mut self) {
-        // Fails only if the feed is gone, and this follower holds it.
+        // This fails only if the feed was dropped, but this follower holds it.
         self.moved.changed().await.ok();
     }
 
-    /// Reads a page of the log, but never past what is visible: the feed hands out the rest.
+    /// Reads a page of the log, but only what is visible. The feed provides the rest.
     async fn read(&mut self, tail: Seq) -> Result<Arc<Batch>, FollowError> {
         let after = self.position;
         let mut records = self.shared.store.read(&self.conversation, after, PAGE_BYTES).await?;
@@ -165,8 +164,8 @@ impl Follower {
         if records.is_empty() { Err(FollowError::Trimmed { after }) } else { Ok(Batch::stored(records)) }
     }
 
-    /// Whether events of this generation were removed. Retention goes from the first to the last, may be
-    /// interrupted on the way, and may keep a few that a retry needs: so both ends are looked at.
+    /// Whether events of this generation were removed. Retention removes from the first to the last, may be
+    /// interrupted, and may keep a few that a retry needs. So both ends are checked.
     async fn is_trimmed(&self, first: Seq) -> Result<bool, StoreError> {
         for seq in [Some(first), self.ended_at].into_iter().flatten() {
             let before = Seq(seq.0.saturating_sub(1));
@@ -193,7 +192,7 @@ impl Follower {
     }
 }
 
-/// Dropped after everything that holds the feed, so that the last follower leaves nothing behind.
+/// Dropped after everything that holds the feed, so that the last follower can remove it.
 struct Forget {
     shared: Arc<Shared>,
     conversation: ConversationId,

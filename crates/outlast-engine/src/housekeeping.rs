@@ -1,4 +1,4 @@
-//! What a server does by itself: takes up what is due, and removes events that were kept long enough.
+//! Background work: wakes conversations that are due, and removes events whose retention time is over.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use crate::actor::Mail;
 use crate::engine::Engine;
 use crate::error::EngineError;
 
-/// How many documents are looked at in one go.
+/// How many documents are read at once.
 const PAGE: usize = 500;
-/// How often the store is asked what has become due. A retry whose server was restarted may be this much late.
+/// How often the store is asked what has become due. After a restart, a retry may be late by this much.
 const DUE_EVERY: Duration = Duration::from_secs(1);
 
 impl Engine {
-    /// Takes up every conversation for which something should be going on, and returns how many there were. From
-    /// then on, conversations are taken up as their time comes. So everything moves on, waits for a person, or has
-    /// ended, and what waits costs nothing.
+    /// Wakes every conversation that is due, and returns how many there were. From then on, conversations are woken
+    /// when they become due. So every generation makes progress, waits for a person, or has ended, and waiting costs
+    /// nothing.
     pub async fn take_up(&self) -> Result<usize, StoreError> {
         let now = self.shared.clock.now();
         let taken_up = self.wake_due(None, now).await?;
@@ -34,12 +34,12 @@ impl Engine {
             let now = self.shared.clock.now();
             match self.wake_due(Some(since), now).await {
                 Ok(_) => since = now,
-                Err(error) => tracing::warn!(%error, "cannot look for what is due; will try again"),
+                Err(error) => tracing::warn!(%error, "cannot list due conversations; will retry"),
             }
         }
     }
 
-    /// Wakes what is due by `now`; with `since`, only what has become due from that time on.
+    /// Wakes the conversations that are due by `now`; with `since`, only those that became due after that time.
     async fn wake_due(&self, since: Option<Timestamp>, now: Timestamp) -> Result<usize, StoreError> {
         let due =
             Query { table: Some(Table::Conversations), due_by: Some(now.0), limit: PAGE, ..Query::default() };
@@ -57,8 +57,8 @@ impl Engine {
         }
     }
 
-    /// Removes the events of generations that ended long enough ago, and returns of how many. Doing it twice
-    /// changes nothing, and only those are looked at whose time has come.
+    /// Removes the events of generations whose retention time is over, and returns how many there were. It looks
+    /// only at generations that are due, and calling it again changes nothing.
     pub async fn trim(&self) -> Result<usize, StoreError> {
         let kept = self.shared.settings.retention;
         let now = self.shared.clock.now();
@@ -100,7 +100,7 @@ impl Engine {
         }
     }
 
-    /// One that cannot be read or written now must not keep the others.
+    /// A generation that cannot be read or written now must not hold up the others.
     async fn trim_one(&self, conversation: &ConversationId, generation: &str) -> bool {
         let id = GenerationId::from(generation);
         let trim = |reply| Mail::Trim { generation: id.clone(), reply };

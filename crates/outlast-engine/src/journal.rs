@@ -1,24 +1,24 @@
-//! One owner's way to its log: keeps the fence, finds out what became of an append that was not
-//! confirmed, and holds back text where the durability setting says so.
+//! Writes one owner's log: keeps the fence, checks whether an unconfirmed append was written, and holds back
+//! text if the durability setting says so.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::{ConversationId, Seq};
-use outlast_store::{Append, AppendError, Change, Fence, Record, Store, StoreError, fault};
+use outlast_store::{Append, AppendError, Change, ClaimError, Fence, Record, Store, StoreError, fault};
 
-/// How often an append that was not confirmed is looked into before the owner gives up and reloads.
+/// How often an unconfirmed append is checked before the owner gives up and reloads.
 const CONFIRM_TRIES: u32 = 10;
-/// The wait between two looks.
+/// The wait between two checks.
 const CONFIRM_WAIT: Duration = Duration::from_millis(100);
 
 /// Why nothing was recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordError {
-    /// Nothing was written and the owner may try again.
+    /// Nothing was written, and the owner may retry.
     #[error("nothing was written: {0}")]
     Unavailable(String),
-    /// Somebody else owns the conversation now, or nobody can say what the log holds: stop.
+    /// Another owner has the conversation now, or it is unknown what the log holds. Stop.
     #[error("ownership was lost: {0}")]
     Lost(String),
 }
@@ -29,7 +29,7 @@ pub(crate) struct Journal {
     fence: Fence,
     /// Everything up to here is in the log.
     saved: Seq,
-    /// Shown but not in the log yet; begins after `saved`.
+    /// Published but not in the log yet; starts after `saved`.
     unsaved: Vec<Record>,
     unsaved_bytes: usize,
 }
@@ -44,7 +44,7 @@ impl Journal {
         Journal { store, conversation, fence, saved, unsaved: Vec::new(), unsaved_bytes: 0 }
     }
 
-    /// Writes what was held back, then these records, with the changes to the documents: all or nothing.
+    /// Writes what was held back, these records and the changes to documents, atomically.
     pub(crate) async fn append(
         &mut self,
         records: &[Record],
@@ -60,18 +60,21 @@ impl Journal {
                 expected: self.saved,
                 records: records.clone(),
                 changes: changes.clone(),
+                replies: Vec::new(),
+                limits: Vec::new(),
             };
             match self.store.append(append).await {
                 Ok(()) => {
                     self.saved_through(last);
                     return Ok(());
                 }
-                // Documents alone leave no trace in the log: an earlier try may have written them.
+                // Documents alone leave no trace in the log, so an earlier attempt may have written them.
                 Err(AppendError::Unavailable(reason)) if unsure => return Err(RecordError::Lost(reason)),
                 Err(AppendError::Unavailable(reason)) => return Err(RecordError::Unavailable(reason)),
                 Err(
                     error @ (AppendError::Fenced { .. }
                     | AppendError::Conflict { .. }
+                    | AppendError::OverLimit { .. }
                     | AppendError::Broken(_)),
                 ) => {
                     return Err(RecordError::Lost(error.to_string()));
@@ -89,7 +92,7 @@ impl Journal {
         Err(RecordError::Lost(format!("append was not confirmed {CONFIRM_TRIES} times")))
     }
 
-    /// Holds records back; they go out with the next append.
+    /// Holds records back until the next append.
     pub(crate) fn hold(&mut self, records: &[Record]) {
         self.unsaved_bytes += records.iter().map(|record| record.bytes.len()).sum::<usize>();
         self.unsaved.extend_from_slice(records);
@@ -101,8 +104,11 @@ impl Journal {
     }
 
     pub(crate) async fn release(&self) {
-        if let Err(error) = self.store.release(&self.conversation, self.fence).await {
-            tracing::warn!(conversation = ?self.conversation, %error, "ownership was not released");
+        match self.store.release(&self.conversation, self.fence).await {
+            Ok(_) => {}
+            Err(error) => {
+                tracing::warn!(conversation = ?self.conversation, %error, "ownership was not released")
+            }
         }
     }
 
@@ -112,14 +118,14 @@ impl Journal {
         self.unsaved_bytes = 0;
     }
 
-    /// Whether records whose append was not confirmed are in the log. A new fence comes first: after it,
-    /// what is still on its way will be refused, so the answer stays true.
+    /// Whether records whose append was not confirmed are in the log. It takes a new fence first, so that an append
+    /// still in flight is refused and the result stays valid.
     async fn confirm(&mut self, records: &[Record]) -> Result<bool, RecordError> {
         for _ in 0..CONFIRM_TRIES {
             match self.look(records).await {
                 Ok(found) => return found,
                 Err(error) => {
-                    tracing::warn!(conversation = ?self.conversation, %error, "cannot look into the log");
+                    tracing::warn!(conversation = ?self.conversation, %error, "cannot read the log");
                     tokio::time::sleep(CONFIRM_WAIT).await;
                 }
             }
@@ -128,7 +134,11 @@ impl Journal {
     }
 
     async fn look(&mut self, records: &[Record]) -> Result<Result<bool, RecordError>, StoreError> {
-        let fence = self.store.claim(&self.conversation).await?;
+        let fence = match self.store.claim(&self.conversation).await {
+            Ok(fence) => fence,
+            Err(held @ ClaimError::HeldBy(_)) => return Ok(Err(RecordError::Lost(held.to_string()))),
+            Err(ClaimError::Store(error)) => return Err(error),
+        };
         fault::point("confirm.claimed");
         let wanted: usize = records.iter().map(|record| record.bytes.len()).sum();
         let found = self.store.read(&self.conversation, self.saved, wanted.max(1)).await?;

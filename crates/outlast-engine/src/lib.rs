@@ -1,5 +1,5 @@
-//! Owns running generations: one task per conversation that has something to do, the models it calls,
-//! and the readers that follow. Knows no HTTP server and no SQL.
+//! Owns running generations: one task per conversation that has something to do, the models it calls, and the
+//! streams for followers. Knows no HTTP server and no SQL.
 
 mod actor;
 mod call;
@@ -33,7 +33,7 @@ pub use settings::Settings;
 pub use stream::{EventStream, Frame, Snapshot, StreamEnd};
 pub use workers::{WorkerBatch, WorkerPosition};
 
-/// The places where a test may kill the process, beside those of the store.
+/// The points where a test can kill the process, in addition to those of the store.
 pub const FAULT_POINTS: &[&str] = &[
     "recover.claimed",
     "recover.folded",

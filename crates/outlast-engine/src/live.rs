@@ -1,11 +1,11 @@
-//! How many generations each user has under way here, and all together.
+//! Counts live generations, per user and in total.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use outlast_core::UserId;
 
-/// Counts by user. Shared by all owners.
+/// The counts, shared by all owners.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     counts: Mutex<Counts>,
@@ -17,14 +17,13 @@ struct Counts {
     in_all: usize,
 }
 
-/// How many there may be.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) per_user: usize,
     pub(crate) in_all: usize,
 }
 
-/// Whether one more may begin, and if not, who has too many.
+/// Whether one more may start, and if not, which limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserved {
     Yes,
@@ -57,7 +56,7 @@ impl Live {
     }
 }
 
-/// One owner's share of the count; given back when the owner goes.
+/// One owner's share of the counts, subtracted when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     live: Arc<Live>,
@@ -70,15 +69,15 @@ impl Share {
         Share { live, user, count: 0 }
     }
 
-    /// Takes one more if there may be one. Counted before it is written, so that starts in many
-    /// conversations at once cannot pass the limit together.
+    /// Reserves one more if the limits allow it. It is counted before it is recorded, so that concurrent starts in
+    /// many conversations cannot exceed the limit together.
     pub(crate) fn reserve(&mut self, limits: Limits) -> Reserved {
         let reserved = self.live.reserve(&self.user, limits);
         self.count += usize::from(reserved == Reserved::Yes);
         reserved
     }
 
-    /// What it really is.
+    /// Replaces the share by the actual count.
     pub(crate) fn set(&mut self, count: usize) {
         if count != self.count {
             self.live.change(&self.user, self.count, count);
@@ -98,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn b4_a_user_has_no_more_than_the_limit_and_others_are_not_counted() {
+    fn b4_a_user_is_limited_and_other_users_are_not_counted() {
         let live = Arc::new(Live::default());
         let limits = Limits { per_user: 2, in_all: 100 };
         let mut ann = Share::new(live.clone(), "ann".into());
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn b4_all_users_together_have_no_more_than_the_limit() {
+    fn b4_all_users_together_are_limited() {
         let live = Arc::new(Live::default());
         let limits = Limits { per_user: 2, in_all: 3 };
         let mut shares = ["ann", "bob", "cem"].map(|user| Share::new(live.clone(), user.into()));

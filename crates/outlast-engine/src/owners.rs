@@ -1,4 +1,4 @@
-//! Supervision of owners: each conversation that has something to do has exactly one, whatever happens to it.
+//! Supervises owners: each conversation that has something to do has exactly one, even after a panic.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::feed::Feed;
 /// An owner that failed is replaced after this long.
 const REOPEN_WAIT: Duration = Duration::from_millis(500);
 
-/// Owns a conversation, and makes sure that another owner takes over if this one panics: followers wait, and
-/// nobody may ever send a command that would start the next one.
+/// Runs an owner, and replaces it if it panics: followers are waiting, and there may never be another command to
+/// start the next owner.
 pub(crate) async fn supervise(
     shared: Arc<Shared>,
     conversation: ConversationId,
@@ -26,9 +26,10 @@ pub(crate) async fn supervise(
     mailbox: mpsc::Receiver<Mail>,
 ) {
     let owning = own(shared.clone(), conversation.clone(), feed, mailbox);
-    // Shared state stays consistent: every lock's holder leaves it so, and the log judges the next owner.
+    // Shared state stays consistent: no code panics halfway through a change under a lock, and the next owner
+    // starts from the log.
     if AssertUnwindSafe(owning).catch_unwind().await.is_err() {
-        tracing::error!(?conversation, "the owner panicked; another one takes over");
+        tracing::error!(?conversation, "the owner panicked and is replaced");
         tokio::select! {
             () = shared.stop.cancelled() => return,
             () = tokio::time::sleep(REOPEN_WAIT) => {}
@@ -53,7 +54,7 @@ async fn own(
             Err((error, mut mailbox)) => {
                 tracing::error!(?conversation, %error, "cannot open a conversation");
                 refuse_all(&shared, &conversation, &mut mailbox, &error).await;
-                // Waiting does not make it readable. The next to ask is told again.
+                // Waiting does not make it readable. The next caller gets the error again.
                 if matches!(error, StoreError::Broken(_)) && shared.slots.retire(&conversation, &mut mailbox)
                 {
                     break;
@@ -70,7 +71,7 @@ async fn own(
     shared.slots.forget(&conversation);
 }
 
-/// Answers those who wait for a conversation that cannot be opened. It can still be deleted.
+/// Replies to the callers of a conversation that cannot be opened. It can still be deleted.
 async fn refuse_all(
     shared: &Shared,
     conversation: &ConversationId,
@@ -87,7 +88,7 @@ async fn refuse_all(
                 ask.reply.send(Err(refusal())).ok();
             }
             Mail::Delete { reply, .. } => {
-                // Whose it is was checked by its document, which is all that can be read of it.
+                // The caller has checked the user in its document, which is all that can be read.
                 let deleted = shared.store.delete(conversation).await;
                 reply.send(deleted.map_err(EngineError::from)).ok();
             }

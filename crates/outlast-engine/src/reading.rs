@@ -1,4 +1,4 @@
-//! What clients may look at. Looking never needs the owner: one consistent look at the store is enough.
+//! Reads for clients. They never need the owner; one consistent snapshot of the store is enough.
 
 use outlast_core::{
     ConversationDocument, ConversationId, ConversationView, GenerationDocument, GenerationId,
@@ -12,37 +12,33 @@ use crate::error::EngineError;
 use crate::feed::Batch;
 use crate::follower::Follower;
 
-/// How much of the log is read at once while a page of events is gathered.
+/// How much of the log is read at once for a page of events.
 const READ_BYTES: usize = 128 * 1024;
-/// How many messages are looked at in one go for what a generation said.
+/// How many messages are read at once for the content of a generation.
 const CONTENT_PAGE: usize = 200;
 
-/// One page of a list, newest first, and where the next begins.
+/// One page of a list, newest first.
 #[derive(Clone, Debug)]
 pub struct Page<T> {
-    /// The entries.
     pub data: Vec<T>,
-    /// Pass this to get what follows.
+    /// Pass this to get the next page.
     pub next_cursor: Option<String>,
 }
 
-/// Which page of a list.
 #[derive(Clone, Debug)]
 pub struct Paging {
-    /// What the last page gave.
+    /// The `next_cursor` of the last page.
     pub cursor: Option<String>,
-    /// At most this many.
     pub limit: usize,
 }
 
-/// Records of one generation.
+/// One page of a generation's events.
 #[derive(Clone, Debug)]
 pub struct EventPage {
-    /// The events, in order.
     pub records: Vec<Record>,
-    /// Read on after this position.
+    /// The next page starts after this position.
     pub after: Seq,
-    /// Whether the end of the generation has been read.
+    /// Whether the generation's last event has been read.
     pub ended: bool,
 }
 
@@ -61,7 +57,7 @@ impl Engine {
         Ok(view(&state, readable(&loaded.messages, to_message), loaded.more_messages))
     }
 
-    /// A generation as it stands now, with everything it said.
+    /// A generation's current document, with everything it said.
     pub async fn generation(
         &self,
         user: &UserId,
@@ -72,7 +68,7 @@ impl Engine {
         Ok(GenerationDocument { content_parts: Some(content_parts), ..document })
     }
 
-    /// The same without what it said, and the segment whose text is arriving.
+    /// The same without the content, and the segment whose text is arriving.
     async fn generation_now(
         &self,
         user: &UserId,
@@ -82,7 +78,7 @@ impl Engine {
         if !document.status.is_live() {
             return Ok((document, None));
         }
-        // Its document was written when its status last changed; what happened since is in the log.
+        // The stored document is as of the last change of status. Later events are in the log.
         let loaded = self.shared.store.load(&document.conversation_id, Newest::NONE).await?;
         let state = loaded.as_ref().map(to_state).transpose()?;
         match state.as_ref().and_then(|state| state.generation(id)).filter(|generation| !generation.ended()) {
@@ -90,7 +86,7 @@ impl Engine {
                 let now = generation_document(&document.conversation_id, generation);
                 Ok((now, generation.open_segment().cloned()))
             }
-            // It has ended meanwhile: now its document knows everything, and the state may have forgotten it.
+            // It has ended meanwhile. Its document is complete now, and the state may no longer have it.
             None => Ok((self.generation_document(user, id).await?, None)),
         }
     }
@@ -128,7 +124,7 @@ impl Engine {
         Ok(said.into_iter().flat_map(parts).collect())
     }
 
-    /// A page of a conversation's messages that stand before a position, ascending.
+    /// A page of a conversation's messages before a position, in ascending order.
     pub async fn messages(
         &self,
         user: &UserId,
@@ -199,7 +195,7 @@ impl Engine {
         if let Some(after) = after.filter(|after| *after > document.last_seq) {
             self.must_exist(&document.conversation_id, after).await?;
         }
-        // The document of a live generation is older than its log, so the log is read to its end.
+        // The document of a live generation may be older than its log, so read to the end of the log.
         let last = if live { Seq(u64::MAX) } else { document.last_seq };
         let mut page = EventPage { records: Vec::new(), after: from(&document, after), ended: false };
         let mut room = PAGE_BYTES;
@@ -230,7 +226,7 @@ impl Engine {
         Ok(page)
     }
 
-    /// The newest messages of a generation, ascending, and whether it has older ones.
+    /// The newest messages of a generation, in ascending order, and whether there are older ones.
     pub(crate) async fn messages_of(
         &self,
         generation: &GenerationDocument,
@@ -271,8 +267,8 @@ impl Engine {
         Ok((messages, more))
     }
 
-    /// Follows a generation from its first event or from a position. If it has ended before that position,
-    /// nothing follows.
+    /// Follows a generation from its first event or from a position. If it ended before that position, there is
+    /// nothing to follow.
     pub async fn follow_generation(
         &self,
         user: &UserId,
@@ -284,7 +280,7 @@ impl Engine {
         let after = from(&document, after);
         let only = (document.id, document.first_seq);
         let follower = self.follower(document.conversation_id, after, Some(only))?;
-        // Behind its end others may have events, for which a reader of this one would wait for ever.
+        // Without this, a follower after its end would wait forever for events of other generations.
         Ok(if ended { follower.of_ended(document.last_seq) } else { follower })
     }
 
@@ -305,7 +301,7 @@ impl Engine {
         if !self.shared.store.read(conversation, before, 1).await?.is_empty() {
             return Ok(());
         }
-        // There is no record: it lies ahead, or retention has removed the end of the log.
+        // No such record: the position is ahead, or retention has removed the end of the log.
         let loaded = self.shared.store.load(conversation, Newest::NONE).await?;
         let saved = loaded.map_or(Seq::ZERO, |loaded| loaded.last);
         let tail = self.shared.slots.visible_tail(conversation).map_or(saved, |visible| visible.max(saved));
@@ -348,7 +344,7 @@ impl Engine {
     }
 }
 
-/// Where reading a generation begins: at its first event unless the reader is further.
+/// Where to start reading a generation: at its first event, unless the reader is further.
 fn from(document: &GenerationDocument, after: Option<Seq>) -> Seq {
     let first = Seq(document.first_seq.0.saturating_sub(1));
     after.map_or(first, |after| after.max(first))
@@ -359,7 +355,7 @@ fn parse_cursor(cursor: &str) -> Result<(i64, String), EngineError> {
     parsed.ok_or_else(|| EngineError::BadCursor(cursor.to_owned()))
 }
 
-/// What can be read of some documents. One that cannot is logged and left out: it must not hide the others.
+/// The documents that can be read. One that cannot is logged and left out, so that it does not hide the others.
 pub(crate) fn readable<T>(
     documents: &[Document],
     parse: impl Fn(&Document) -> Result<T, StoreError>,
@@ -369,7 +365,7 @@ pub(crate) fn readable<T>(
         match parse(document) {
             Ok(value) => read.push(value),
             Err(error) => {
-                tracing::error!(table = ?document.table, id = ?document.id, %error, "skipped a document")
+                tracing::error!(table = ?document.table, id = ?document.id, %error, "skipped an unreadable document")
             }
         }
     }

@@ -1,27 +1,24 @@
-//! What an operator decides about running generations.
+//! The settings of the engine.
 
 use std::time::Duration;
 
 use outlast_core::{Durability, Retention, Rules};
 
-/// The engine's settings. Each is honoured; none has a silent fall-back.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What the rules of the core depend on.
     pub rules: Rules,
     /// When events reach the disk.
     pub durability: Durability,
-    /// How many of the last messages a model is given.
+    /// How many of the newest messages a model is given.
     pub history_messages: usize,
-    /// No byte from the upstream for this long ends an attempt.
+    /// An attempt fails if the upstream sends nothing for this long.
     pub upstream_idle: Duration,
-    /// How long events are kept.
     pub retention: Retention,
-    /// Generations of one user under way at the same time.
+    /// Live generations of one user.
     pub live_generations_per_user: usize,
-    /// Generations of all users under way at the same time.
+    /// Live generations of all users.
     pub live_generations: usize,
-    /// Readers of one conversation at the same time.
+    /// Concurrent followers of one conversation.
     pub followers_per_conversation: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Which conversations have an owner or followers here, and how mail reaches the owner.
+//! The conversations that have an owner or followers in this process, and how mail reaches an owner.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,7 +12,7 @@ use crate::engine::Shared;
 use crate::feed::Feed;
 use crate::owners::supervise;
 
-/// One entry for each conversation that somebody owns or follows.
+/// One entry for each conversation with an owner or followers.
 #[derive(Default)]
 pub(crate) struct Slots(Mutex<HashMap<ConversationId, Slot>>);
 
@@ -32,12 +32,12 @@ impl Slots {
         feed_in(&mut self.lock(), conversation)
     }
 
-    /// The last position that followers here can see, if anybody owns or follows the conversation.
+    /// The last position that followers can see, if the conversation has an owner or followers.
     pub(crate) fn visible_tail(&self, conversation: &ConversationId) -> Option<Seq> {
         self.lock().get(conversation)?.feed.upgrade()?.tail()
     }
 
-    /// Forgets a conversation that nobody owns or follows.
+    /// Removes a conversation without an owner and followers.
     pub(crate) fn forget(&self, conversation: &ConversationId) {
         let mut slots = self.lock();
         let unused = |slot: &Slot| slot.mailbox.is_none() && slot.feed.strong_count() == 0;
@@ -46,7 +46,7 @@ impl Slots {
         }
     }
 
-    /// Lets an owner go if nobody has sent it anything.
+    /// Removes an owner if its mailbox is empty.
     pub(crate) fn retire(&self, conversation: &ConversationId, mailbox: &mut mpsc::Receiver<Mail>) -> bool {
         let mut slots = self.lock();
         if !mailbox.is_empty() {
@@ -64,16 +64,16 @@ impl Slots {
 }
 
 impl Shared {
-    /// Sends mail to the conversation's owner and starts one if there is none. The mail is dropped only if the
-    /// mailbox was full and the owner goes before there is room, or if everything is stopping.
+    /// Sends mail to the conversation's owner, and starts one if there is none. The mail is dropped only if the
+    /// mailbox was full and the owner ended before there was room, or if the engine is stopping.
     pub(crate) async fn send(self: &Arc<Self>, conversation: &ConversationId, mail: Mail) {
         if let Some((mailbox, mail)) = self.send_now(conversation, mail) {
             mailbox.send(mail).await.ok();
         }
     }
 
-    /// The same without waiting; returns the mail if the mailbox is full. The lock makes sure that mail is in
-    /// the mailbox before an owner can look whether it may retire.
+    /// The same without waiting. Returns the mail if the mailbox is full. The lock ensures that mail is in the
+    /// mailbox before an owner can check whether it may retire.
     fn send_now(
         self: &Arc<Self>,
         conversation: &ConversationId,
@@ -87,7 +87,7 @@ impl Shared {
             Some(mailbox) => match mailbox.try_send(mail) {
                 Ok(()) => return None,
                 Err(TrySendError::Full(mail)) => return Some((mailbox.clone(), mail)),
-                // It belonged to an owner that panicked: its conversation must not stay without one.
+                // The mailbox belonged to an owner that panicked. Start a new owner.
                 Err(TrySendError::Closed(mail)) => mail,
             },
         };

@@ -1,6 +1,5 @@
-//! The one loop behind every stream of events. Protocols encode the frames it yields and decide nothing: where
-//! a stream starts, when a snapshot replaces events, when to show a sign of life and when it is over are
-//! decided here.
+//! The one loop behind every stream of events. It decides where a stream starts, when a snapshot replaces events,
+//! when to send a keep-alive and when the stream ends. Protocols only encode the frames it yields.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +17,14 @@ use crate::error::EngineError;
 use crate::feed::Batch;
 use crate::follower::{FollowError, Follower};
 
-/// A silent stream shows this often that it is alive: clients and proxies drop connections that look dead.
+/// How often a silent stream sends a keep-alive. Clients and proxies drop connections that look dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// Messages in a snapshot, at most; bytes limit it too.
+/// The maximum number of messages in a snapshot, which is also limited in bytes.
 const SNAPSHOT_MESSAGES: usize = 200;
 
 /// What a stream sends next.
 pub enum Frame {
-    /// Replaces everything up to its seq: the stream starts here, or the events before it are gone.
+    /// Replaces everything up to its seq, at the start of a stream or where events were removed.
     Snapshot(Box<Snapshot>),
     Events(Arc<Batch>),
     /// Nothing has happened for a while.
@@ -45,17 +44,16 @@ pub struct Snapshot {
     payload: ConversationView,
 }
 
-/// Why a stream is over.
 #[derive(Debug)]
 pub enum StreamEnd {
     /// The generation has ended, and its last event was sent.
     Complete,
-    /// The server is stopping. The client should come back with its position.
+    /// The server is stopping. The client should reconnect with its position.
     Stopping,
     Failed(EngineError),
 }
 
-/// A stream of one generation, until its end, or of a conversation, for as long as somebody reads it.
+/// A stream of one generation until its end, or of a conversation for as long as it is read.
 pub struct EventStream {
     source: Source,
     next: Next,
@@ -63,7 +61,6 @@ pub struct EventStream {
     stopping: CancellationToken,
 }
 
-/// Whose events.
 struct Source {
     engine: Engine,
     user: UserId,
@@ -76,16 +73,16 @@ enum Of {
 }
 
 enum Next {
-    /// Send a snapshot that was already taken, then go on from there.
+    /// Send a snapshot that was already taken, then continue from there.
     Send(Box<Snapshot>, Option<Follower>),
-    /// Take a snapshot, send it and go on from there.
+    /// Take a snapshot, send it and continue from there.
     Snapshot,
     Read(Follower),
     Over,
 }
 
 impl Engine {
-    /// The events of a generation from its first one, or after a position; over when the generation is.
+    /// The events of a generation from the first one, or after a position. The stream ends with the generation.
     pub async fn stream_generation(
         &self,
         user: &UserId,
@@ -123,7 +120,7 @@ impl EventStream {
         EventStream { source, next, keep_alive, stopping }
     }
 
-    /// What to send next, as soon as there is something. Dropping this future loses nothing.
+    /// The next frame, as soon as there is one. Dropping this future loses nothing.
     pub async fn next(&mut self) -> Result<Frame, StreamEnd> {
         let EventStream { source, next, keep_alive, stopping } = self;
         tokio::select! {
@@ -139,7 +136,7 @@ impl Next {
     /// Reads from the follower's position, unless the log ends before it.
     async fn checked(follower: Follower) -> Result<Next, EngineError> {
         match follower.check().await {
-            // Reading runs into the same hole, and is answered with a snapshot.
+            // The first read finds the same gap and sends a snapshot.
             Ok(()) | Err(FollowError::Trimmed { .. }) => Ok(Next::Read(follower)),
             Err(FollowError::Ahead { tail }) => Err(EngineError::CursorAhead { tail }),
             Err(FollowError::Store(error)) => Err(error.into()),
@@ -152,7 +149,7 @@ impl Next {
                 Next::Read(follower) => match follower.next().await {
                     Ok(Some(batch)) => return Ok(Frame::Events(batch)),
                     Ok(None) => *self = Next::Over,
-                    // Its position means nothing any more: retention or a crash took what was there.
+                    // The position is no longer valid, because of retention or a crash.
                     Err(FollowError::Trimmed { .. } | FollowError::Ahead { .. }) => *self = Next::Snapshot,
                     Err(FollowError::Store(error)) => {
                         tracing::warn!(%error, "ending a stream: the log cannot be read");
@@ -177,7 +174,7 @@ impl Next {
 }
 
 impl Source {
-    /// A snapshot, and a follower that goes on from it unless nothing can follow.
+    /// A snapshot, and a follower that continues from it unless nothing can follow.
     async fn snapshot(&self) -> Result<(Box<Snapshot>, Option<Follower>), EngineError> {
         match &self.of {
             Of::Conversation(id) => {
@@ -196,7 +193,7 @@ impl Source {
         }
     }
 
-    /// Text that was shown before it was saved is lost, and its generation goes on.
+    /// For a live generation whose text was shown but not saved, and is lost.
     async fn snapshot_of_live(
         &self,
         document: &GenerationDocument,
@@ -222,8 +219,7 @@ impl Source {
 }
 
 impl Engine {
-    /// A generation whose events are gone, as a view of its conversation that has nothing but its messages and
-    /// how it ended.
+    /// For a generation whose events were removed: a view with only its messages and how it ended.
     async fn view_of_ended(
         &self,
         user: &UserId,

@@ -1,5 +1,4 @@
-//! What workers elsewhere may ask of the engine: they make an answer, and it is kept, shown and cancelled
-//! like one that is made here.
+//! The commands of workers. A worker's answer is stored, shown and cancelled like one produced by this server.
 
 use outlast_core::{
     Approval, Command, GenerationId, GenerationStatus, Piece, Refusal, Seq, UserId, WorkerAppend, WorkerEnd,
@@ -8,34 +7,28 @@ use outlast_core::{
 use crate::engine::{CommandOptions, Engine};
 use crate::error::EngineError;
 
-/// A batch of a worker: all of it or nothing.
+/// A batch from a worker, which is recorded as a whole or not at all.
 #[derive(Clone, Debug)]
 pub struct WorkerBatch {
-    /// The epoch that the worker was given.
     pub epoch: u32,
-    /// The last event that the worker knows to be its own. A mere sign of life names none.
+    /// The last event of the worker, as far as it knows. `None` for a heartbeat.
     pub expected: Option<Seq>,
-    /// What it made, in order.
     pub pieces: Vec<Piece>,
-    /// How it ended, if it did.
     pub end: Option<WorkerEnd>,
 }
 
-/// Where a worker stands.
 #[derive(Clone, Debug)]
 pub struct WorkerPosition {
-    /// The epoch in which it may append.
     pub epoch: u32,
-    /// Its last event: what the next batch must expect.
+    /// Its last event, which is the `expected` of the next batch.
     pub last: Seq,
-    /// How far the generation is.
     pub status: GenerationStatus,
-    /// What a person was asked, and what they decided.
+    /// The questions to a person, and the decisions.
     pub approvals: Vec<Approval>,
 }
 
 impl Engine {
-    /// Makes the caller the producer. Whoever was it before can append nothing any more.
+    /// Makes the caller the worker. The previous worker can append nothing any more.
     pub async fn claim(
         &self,
         user: &UserId,
@@ -45,7 +38,7 @@ impl Engine {
         self.producing(user, id, Command::Claim { generation: id.clone(), keep }).await
     }
 
-    /// Appends what a worker made. It is durable when this returns.
+    /// Appends a worker's batch. It is durable when this returns.
     pub async fn produce(
         &self,
         user: &UserId,

@@ -1,6 +1,6 @@
-//! The engine on a paused clock and a healthy store: waiting, watching, lagging, saving late.
+//! The engine on a paused clock and a store without faults: waiting, following, lagging, saving late.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test ends where it fails")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,9 +89,9 @@ async fn g2_g4_a_generation_that_nobody_follows_is_finished_and_saved() {
     assert_eq!(bench.engine.owners(), 0, "a conversation at rest has no owner");
 }
 
-/// Its document and its conversation are read one after the other, and it may end in between.
+/// The document and the conversation are read one after the other, and the generation may end in between.
 #[tokio::test(flavor = "multi_thread")]
-async fn b3_whoever_reads_that_it_is_complete_reads_its_words() {
+async fn b3_a_completed_generation_is_always_read_with_its_text() {
     for _ in 0..300 {
         let bench = Bench::new(say(&["a", "b"], Duration::ZERO), Settings::default());
         let started = bench.start().await.unwrap();
@@ -109,10 +109,10 @@ async fn b3_whoever_reads_that_it_is_complete_reads_its_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g9_x7_a_long_answer_is_not_replayed_from_its_beginning() {
+async fn g9_x7_a_long_answer_is_not_replayed_from_the_start() {
     for durability in [Durability::Commit, Durability::Debounce(Duration::from_secs(1)), Durability::Boundary]
     {
-        // Small words, of which each is an event: the log is many times as long as what it says.
+        // Each small word is an event, so the log is many times longer than the text.
         let script = say(&["some twenty bytes "; 45_000], Duration::from_millis(1));
         let bench = Bench::new(script, Settings { durability, ..Settings::default() });
         let started = bench.start().await.unwrap();
@@ -139,7 +139,7 @@ impl Model for Clumsy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i10_an_owner_that_panics_is_replaced_although_nobody_asks() {
+async fn i10_an_owner_that_panics_is_replaced_without_a_request() {
     let model = Clumsy(ScriptedModel::saying(&["a", "b"], Duration::from_secs(1)));
     let bench = Bench::with(Arc::default(), Arc::new(model), Settings::default());
     let started = bench.start().await.unwrap();
@@ -152,7 +152,7 @@ async fn i10_an_owner_that_panics_is_replaced_although_nobody_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g12_one_that_nobody_watches_is_abandoned_and_a_watched_one_is_not() {
+async fn g12_a_generation_without_followers_is_abandoned_and_a_followed_one_is_not() {
     let slow = || say(&["a", "b"], 29 * MINUTE);
     let settings = || Settings { upstream_idle: 60 * MINUTE, ..Settings::default() };
     let unwatched = Bench::new(slow(), settings());
@@ -179,11 +179,11 @@ async fn b4_g11_silence_of_the_upstream_is_retried_and_ends_as_timed_out() {
     let generation = bench.generation(&started).await;
     assert_eq!((generation.status, generation.attempt), (GenerationStatus::Error, 3));
     assert!(generation.error_message.as_ref().unwrap().contains("timed out"));
-    assert_eq!(plain_text(generation.parts()), "a", "the last attempt's words are kept, once");
+    assert_eq!(plain_text(generation.parts()), "a", "the last attempt's text is kept, once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn b4_i10_readers_that_come_and_go_do_not_keep_a_silent_upstream_alive() {
+async fn b4_i10_readers_that_connect_and_disconnect_do_not_extend_the_upstream_timeout() {
     let bench = Bench::new(vec![Step::Wait(1_000 * MINUTE)], Settings::default());
     let started = bench.start().await.unwrap();
     for _ in 0..10 {
@@ -194,7 +194,7 @@ async fn b4_i10_readers_that_come_and_go_do_not_keep_a_silent_upstream_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_i2_a_hole_is_never_passed_over_in_silence() {
+async fn g13_i2_a_gap_is_never_skipped_silently() {
     let bench = Bench::new(say(&["a"], MINUTE), Settings::default());
     let first = bench.start().await.unwrap();
     let all = read_to_end(&mut bench.follow(&first).await).await;
@@ -203,25 +203,25 @@ async fn g13_i2_a_hole_is_never_passed_over_in_silence() {
     let mut follower =
         bench.engine.follow_conversation(&user(), &first.conversation, Seq::ZERO).await.unwrap();
     let before = follower.next().await.unwrap().unwrap();
-    assert_eq!(before.last(), Some(Seq(2)), "what stands before the hole is read");
+    assert_eq!(before.last(), Some(Seq(2)), "the events before the gap are read");
     assert!(matches!(follower.next().await, Err(FollowError::Trimmed { after: Seq(2) })));
 
-    let mut own = bench.follow(&first).await; // its first event is there: the hole must be somebody else's
+    let mut own = bench.follow(&first).await; // its first event exists, so the gap belongs to another generation
     assert_eq!(read_to_end(&mut own).await.len(), all.len() - 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_reader_of_a_removed_log_is_told_and_messages_stay() {
+async fn g13_a_reader_of_removed_events_is_told_and_messages_are_kept() {
     let bench = Bench::new(say(&["a"], MINUTE), Settings::default());
     let started = bench.start().await.unwrap();
     read_to_end(&mut bench.follow(&started).await).await;
     assert_eq!(bench.engine.trim().await.unwrap(), 0, "it is too early");
     tokio::time::sleep(8 * 24 * 60 * MINUTE).await;
     assert_eq!(bench.engine.trim().await.unwrap(), 1);
-    assert_eq!(bench.engine.trim().await.unwrap(), 0, "doing it twice changes nothing");
+    assert_eq!(bench.engine.trim().await.unwrap(), 0, "a second pass changes nothing");
     assert!(matches!(bench.follow(&started).await.next().await, Err(FollowError::Trimmed { .. })));
     let page = bench.engine.events(&user(), &started.generation, None, 10).await.unwrap();
-    assert_eq!((page.records.len(), page.ended), (0, true), "who polls is told that nothing comes");
+    assert_eq!((page.records.len(), page.ended), (0, true), "polling reports the end");
     let longer = Retention { completed: 60 * 24 * 60 * MINUTE, ..Settings::default().retention };
     let later =
         Bench::over(bench.store.clone(), vec![], Settings { retention: longer, ..Settings::default() });
@@ -246,7 +246,7 @@ async fn a_deleted_conversation_is_gone_and_stays_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_of_an_empty_conversation_that_is_deleted_is_sent_away() {
+async fn a_reader_of_a_deleted_empty_conversation_is_disconnected() {
     let bench = Bench::new(say(&["a"], MINUTE), Settings::default());
     let id = ConversationId::from("empty");
     bench.engine.create_if_missing(&user(), &id).await.unwrap();
@@ -259,28 +259,28 @@ async fn a_reader_of_an_empty_conversation_that_is_deleted_is_sent_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn o6_i12_a_reader_that_lags_goes_back_to_the_log_and_misses_nothing() {
+async fn o6_i12_a_lagging_reader_returns_to_the_log_and_misses_nothing() {
     let words = vec!["x"; 500];
     let bench = Bench::new(say(&words, Duration::from_millis(1)), Settings::default());
     let started = bench.start().await.unwrap();
     let mut lazy = bench.follow(&started).await;
     let mut quick = bench.follow(&started).await;
     lazy.next().await.unwrap().unwrap();
-    let all = read_to_end(&mut quick).await; // meanwhile the other one takes nothing
+    let all = read_to_end(&mut quick).await; // meanwhile the other one reads nothing
     let rest = read_to_end(&mut lazy).await;
     assert_eq!(rest.last(), all.last());
     assert!(rest.windows(2).all(|pair| pair[1] == pair[0].next()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn b4_one_user_has_no_more_than_the_limit_under_way() {
+async fn b4_live_generations_of_one_user_are_limited() {
     let settings = Settings { live_generations_per_user: 2, ..Settings::default() };
     let bench = Bench::new(say(&["a"], MINUTE), settings);
     bench.start().await.unwrap();
     bench.start().await.unwrap();
     assert!(matches!(bench.start().await, Err(EngineError::TooManyLive { limit: 2 })));
     tokio::time::sleep(2 * MINUTE).await;
-    bench.start().await.expect("those that ended do not count");
+    bench.start().await.expect("ended generations do not count");
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,7 +295,7 @@ async fn o6_readers_of_one_conversation_are_limited() {
     bench.follow(&started).await;
 }
 
-/// Everything a reader sees while text is saved late, and what is in the log at that moment.
+/// What a reader sees while text is saved late, and what is in the log at that moment.
 async fn saved_late(durability: Durability, wait: Duration) -> (u64, u64) {
     let settings = Settings { durability, ..Settings::default() };
     let words = vec!["x"; 10];
@@ -311,11 +311,11 @@ async fn saved_late(durability: Durability, wait: Duration) -> (u64, u64) {
     tokio::time::timeout(wait, watching).await.ok();
     let saved = bench.store.read(&started.conversation, Seq::ZERO, usize::MAX).await.unwrap().len() as u64;
 
-    let mut late = bench.follow(&started).await; // a second reader gets what is not saved as well
+    let mut late = bench.follow(&started).await; // a second reader also gets unsaved text
     let all = read_to_end(&mut late).await;
     assert_eq!(all, (2..=all.len() as u64 + 1).map(Seq).collect::<Vec<_>>(), "the first event is the title");
     let log = bench.store.read(&started.conversation, Seq(1), usize::MAX).await.unwrap();
-    assert!(log.iter().map(|record| record.seq).take(all.len()).eq(all), "at the end everything is saved");
+    assert!(log.iter().map(|record| record.seq).take(all.len()).eq(all), "everything is saved at the end");
     assert_eq!(plain_text(bench.generation(&started).await.parts()), "xxxxxxxxxx");
     (seen, saved)
 }

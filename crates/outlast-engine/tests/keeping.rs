@@ -1,6 +1,6 @@
-//! What is kept, and when: the words of workers in every mode, and prompts that are no longer there.
+//! What is kept, and for how long: a worker's text in every durability mode, and prompts.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test ends where it fails")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ fn says(text: &str) -> Vec<Part> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn x3_g10_what_a_worker_was_told_is_taken_is_in_the_log_in_every_mode() {
+async fn x3_g10_acknowledged_text_of_a_worker_is_in_the_log_in_every_mode() {
     for durability in [Durability::Commit, Durability::Debounce(Duration::from_secs(2)), Durability::Boundary]
     {
         let store = Arc::new(MemoryStore::new());
@@ -96,12 +96,12 @@ async fn g7_g13_a_retry_whose_prompt_is_gone_is_refused_before_anything_is_retra
     let again = engine.retry(&user(), &started.generation, RetryMode::Retry, None).await;
     assert!(matches!(again, Err(EngineError::Refused(Refusal::PromptGone))), "{again:?}");
     let view = engine.view(&user(), &started.conversation, 10).await.unwrap();
-    assert_eq!(view.messages.last().unwrap().content, "Hel", "what was said stays");
+    assert_eq!(view.messages.last().unwrap().content, "Hel", "the text is kept");
     engine.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn g7_g13_retention_keeps_the_prompt_of_what_can_still_be_retried() {
+async fn g7_g13_retention_keeps_a_prompt_that_a_retry_may_need() {
     let store = Arc::new(MemoryStore::new());
     let class = FailureClass::Invalid;
     let broken = Step::Fail(Failure { class, message: "no".into(), retry_after: None });
@@ -130,7 +130,7 @@ async fn g7_g13_retention_keeps_the_prompt_of_what_can_still_be_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i10_a_retry_whose_time_comes_after_a_restart_is_made_then_and_nobody_owns_it_before() {
+async fn i10_a_retry_due_after_a_restart_has_no_owner_until_then() {
     let store = Arc::new(MemoryStore::new());
     let retry_after = Some(Duration::from_secs(60));
     let failure = Failure { class: FailureClass::RateLimited, message: "slow down".into(), retry_after };
@@ -149,20 +149,22 @@ async fn i10_a_retry_whose_time_comes_after_a_restart_is_made_then_and_nobody_ow
 }
 
 #[tokio::test(start_paused = true)]
-async fn i18_what_waits_for_a_person_is_called_once_after_an_upgrade_and_never_again() {
+async fn i18_a_generation_that_waits_for_a_person_is_woken_once_after_an_upgrade() {
     let store = Arc::new(MemoryStore::new());
     let before = engine(&store, Durability::Commit, Vec::new());
     let started = asks_a_person(&before).await;
     before.stop().await;
 
-    // As the migration of the first version leaves it.
+    // As the upgrade from the first version leaves it.
     let found = store.get(Table::Conversations, started.conversation.as_str()).await.unwrap().unwrap();
     assert_eq!(found.due, None, "it waits for a person");
     let fence = store.claim(&started.conversation).await.unwrap();
     let last = store.load(&started.conversation, Newest::NONE).await.unwrap().unwrap().last;
     let changes = vec![Change::Put(Document { due: Some(0), state: None, ..found })];
     let conversation = started.conversation.clone();
-    store.append(Append { conversation, fence, expected: last, records: Vec::new(), changes }).await.unwrap();
+    let (records, replies, limits) = (Vec::new(), Vec::new(), Vec::new());
+    let append = Append { conversation, fence, expected: last, records, changes, replies, limits };
+    store.append(append).await.unwrap();
 
     for expected in [1, 0] {
         let after = engine(&store, Durability::Commit, Vec::new());
@@ -174,11 +176,11 @@ async fn i18_what_waits_for_a_person_is_called_once_after_an_upgrade_and_never_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_i11_retention_takes_no_event_that_the_stored_state_does_not_know() {
+async fn g13_i11_retention_removes_no_event_that_the_stored_state_lacks() {
     let store = Arc::new(MemoryStore::new());
     let before = engine(&store, Durability::Commit, Vec::new());
     let started = asks_a_person(&before).await;
-    // One that waited behind it and was cancelled ends the log.
+    // The log ends with a generation that was cancelled in the queue.
     let behind = StartRequest {
         conversation: Some(started.conversation.clone()),
         when_busy: WhenBusy::Queue,

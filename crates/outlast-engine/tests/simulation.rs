@@ -1,10 +1,10 @@
-//! The whole engine on a paused clock, with a store that fails by seed and a process that dies by seed.
+//! The whole engine on a paused clock, with a store that fails and a process that crashes at random.
 //!
-//! A seed decides everything: what the model says and when it breaks, what the store does, what clients
-//! ask, when the process dies. `OUTLAST_SEED=17 cargo test -p outlast-engine --test simulation` repeats
-//! one; `OUTLAST_SEEDS=100000` runs more than usual.
+//! A seed determines everything: what the model says and when it fails, what the store does, what clients
+//! send, when the process crashes. `OUTLAST_SEED=17 cargo test -p outlast-engine --test simulation` repeats
+//! one seed; `OUTLAST_SEEDS=100000` runs more than usual.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test ends where it fails")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic")]
 
 mod world;
 
@@ -12,9 +12,8 @@ use std::cell::Cell;
 
 use world::World;
 
-/// How many seeds an ordinary run tries.
+/// The number of seeds in a normal run.
 const SEEDS: u64 = 2_000;
-/// Threads that share them.
 const THREADS: u64 = 2;
 
 #[test]
@@ -43,7 +42,7 @@ fn i1_i2_i3_i4_i10_i11_hold_for_every_seed() {
         total
     });
     println!("{seeds} seeds: {totals:?}");
-    // A simulation in which nothing goes wrong proves nothing.
+    // A simulation without faults proves nothing.
     assert!(totals.crashes > seeds / 2, "{totals:?}");
     assert!(totals.faults > seeds, "{totals:?}");
     assert!(
@@ -54,8 +53,8 @@ fn i1_i2_i3_i4_i10_i11_hold_for_every_seed() {
 }
 
 thread_local! {
-    /// Panics of this thread's tasks: of people, whose claims are assertions, and of owners, who would be
-    /// replaced in silence.
+    /// Panics of this thread's tasks: failed assertions of clients, and panics of owners, which would otherwise be
+    /// replaced without a failure.
     static PANICS: Cell<u32> = const { Cell::new(0) };
 }
 

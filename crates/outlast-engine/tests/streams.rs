@@ -1,6 +1,6 @@
-//! What a stream of events yields: snapshots where events are gone, signs of life, and bounded pages.
+//! What a stream of events yields: snapshots where events were removed, keep-alives, and bounded pages.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test ends where it fails")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// What a page or snapshot may hold.
+/// The maximum size of a page or snapshot.
 const PAGE_BYTES: usize = 1 << 20;
 
 fn engine(scripts: Vec<Vec<Step>>) -> Engine {
@@ -58,7 +58,7 @@ async fn snapshot(events: &mut EventStream) -> Value {
     match events.next().await.unwrap() {
         Frame::Snapshot(snapshot) => serde_json::to_value(&snapshot).unwrap(),
         Frame::Events(batch) => panic!("events {:?} instead of a snapshot", batch.records()),
-        Frame::KeepAlive => panic!("silence instead of a snapshot"),
+        Frame::KeepAlive => panic!("a keep-alive instead of a snapshot"),
     }
 }
 
@@ -93,32 +93,31 @@ async fn g13_the_stream_of_a_trimmed_generation_has_that_generations_messages_an
         assert!(matches!(events.next().await, Err(StreamEnd::Complete)));
     }
     let mut behind = engine.stream_generation(&user(), &second.generation, Some(last_seq)).await.unwrap();
-    assert!(matches!(behind.next().await, Err(StreamEnd::Complete)), "whoever has everything gets nothing");
+    assert!(
+        matches!(behind.next().await, Err(StreamEnd::Complete)),
+        "a follower that has everything gets nothing"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn g13_a_conversation_read_from_a_trimmed_position_starts_with_a_snapshot_and_goes_on() {
+async fn g13_a_conversation_read_from_a_trimmed_position_starts_with_a_snapshot_and_continues() {
     let engine = engine(vec![say(&["one"]), say(&["two"])]);
     let first = ask(&engine, "first", None).await;
     tokio::time::sleep(WEEK + MINUTE).await;
     engine.trim().await.unwrap();
 
     let conversation = &first.conversation;
-    let titled = Some(Seq(1)); // belongs to no generation and stays
+    let titled = Some(Seq(1)); // belongs to no generation, so it is kept
     let mut events = engine.stream_conversation(&user(), conversation, titled).await.unwrap();
     let snapshot = snapshot(&mut events).await;
     assert_eq!(contents(&snapshot), ["first", "one"]);
     ask(&engine, "second", Some(&first)).await;
     let Frame::Events(batch) = events.next().await.unwrap() else { panic!("events follow the snapshot") };
-    assert_eq!(
-        json!(batch.records()[0].seq.0 - 1),
-        snapshot["seq"],
-        "nothing is missing, nothing is repeated"
-    );
+    assert_eq!(json!(batch.records()[0].seq.0 - 1), snapshot["seq"], "no gaps, no duplicates");
 }
 
 #[tokio::test(start_paused = true)]
-async fn o6_a_silent_stream_shows_that_it_is_alive_and_ends_when_the_server_stops() {
+async fn o6_a_silent_stream_sends_keep_alives_and_ends_when_the_server_stops() {
     let engine = engine(vec![say(&["one"])]);
     let first = ask(&engine, "first", None).await;
     let mut events = engine.stream_conversation(&user(), &first.conversation, None).await.unwrap();
@@ -144,7 +143,7 @@ async fn i2_a_stream_does_not_start_after_the_end_of_the_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn i12_a_page_of_events_is_limited_by_bytes_and_the_next_goes_on_after_it() {
+async fn i12_a_page_of_events_is_limited_by_bytes_and_the_next_continues_after_it() {
     let long = "x".repeat(300_000);
     let engine = engine(vec![say(&[long.as_str(); 10])]);
     let started = ask(&engine, "hello", None).await;
@@ -176,7 +175,7 @@ async fn i12_views_and_snapshots_are_limited_by_bytes_and_say_that_there_is_more
     let view = engine.view(&user(), &started.conversation, 200).await.unwrap();
     let bytes = serde_json::to_vec(&view.messages).unwrap().len();
     assert!(view.has_more && bytes <= PAGE_BYTES, "{bytes} bytes, more: {}", view.has_more);
-    assert_eq!(view.messages.last().unwrap().content, "ok", "the newest ones");
+    assert_eq!(view.messages.last().unwrap().content, "ok", "the newest messages");
 
     let mut events = engine.stream_conversation(&user(), &started.conversation, None).await.unwrap();
     let snapshot = snapshot(&mut events).await;
@@ -217,7 +216,17 @@ async fn damaged(store: &MemoryStore, started: &Started, lines: &[u64]) -> Arc<M
         changes.push(Change::Put(store.get(table, id).await.unwrap().unwrap()));
     }
     let fence = copy.claim(&conversation).await.unwrap();
-    copy.append(Append { conversation, fence, expected: Seq::ZERO, records, changes }).await.unwrap();
+    copy.append(Append {
+        conversation,
+        fence,
+        expected: Seq::ZERO,
+        records,
+        changes,
+        replies: Vec::new(),
+        limits: Vec::new(),
+    })
+    .await
+    .unwrap();
     copy
 }
 

@@ -1,10 +1,10 @@
-//! How fast the SQLite store is on this machine: text of many conversations at the pace of models, and reads
-//! of a long log.
+//! Measures the SQLite store on this machine: many conversations that receive text at a model's pace, and
+//! reads of a long log.
 //!
 //!     cargo run --release -p outlast-store --example append -- [conversations] [seconds] [readers] [folder]
 //!
-//! Each conversation gets a token every 20 ms. Tokens that arrive while an append is in flight leave together
-//! with the next one, as in the engine.
+//! Each conversation gets a token every 20 ms. Tokens that arrive while an append is in flight are written
+//! together by the next one, as in the engine.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -65,7 +65,7 @@ async fn append_all(store: &Arc<SqliteStore>, conversations: u32, time: Duration
     let before = Usage::now();
     let mut writers = JoinSet::new();
     for n in 0..conversations {
-        // Spread over the interval, so that they do not speak in chorus.
+        // Spread over the interval, so that the tokens do not all arrive at the same moment.
         let first = began + TOKEN_EVERY * n / conversations;
         writers.spawn(talk(Arc::clone(store), name(n), first, began + time));
     }
@@ -94,7 +94,7 @@ async fn append_all(store: &Arc<SqliteStore>, conversations: u32, time: Duration
 }
 
 struct Talked {
-    /// Of each token, from when it was ready until it was durable.
+    /// For each token, the time from when it was ready until it was durable.
     latencies: Vec<Duration>,
     events: usize,
 }
@@ -118,7 +118,17 @@ async fn talk(
         let bytes = Bytes::from(vec![b'x'; EVENT_BYTES + TOKEN_BYTES * gathered.len().saturating_sub(1)]);
         let records = vec![Record { seq: last.next(), bytes }];
         let conversation = conversation.clone();
-        store.append(Append { conversation, fence, expected: last, records, changes: Vec::new() }).await?;
+        store
+            .append(Append {
+                conversation,
+                fence,
+                expected: last,
+                records,
+                changes: Vec::new(),
+                replies: Vec::new(),
+                limits: Vec::new(),
+            })
+            .await?;
         last = last.next();
         talked.events += 1;
         talked.latencies.extend(gathered.iter().map(Instant::elapsed));
@@ -134,7 +144,15 @@ async fn read_long_log(store: &Arc<SqliteStore>) -> Result<(), Failure> {
         let record = |seq| Record { seq: Seq(seq), bytes: Bytes::from(vec![b'x'; 250]) };
         let records = (seq..seq + 20).map(record).collect();
         let conversation = conversation.clone();
-        let append = Append { conversation, fence, expected: Seq(seq - 1), records, changes: Vec::new() };
+        let append = Append {
+            conversation,
+            fence,
+            expected: Seq(seq - 1),
+            records,
+            changes: Vec::new(),
+            replies: Vec::new(),
+            limits: Vec::new(),
+        };
         store.append(append).await?;
     }
     time_reads(store, &conversation, "read of 2,000 records, as left by the writer").await?;
@@ -157,7 +175,7 @@ async fn time_reads(store: &SqliteStore, conversation: &ConversationId, what: &s
     Ok(())
 }
 
-/// What this process has used so far; zero where there is no `/proc`.
+/// CPU time and bytes written by this process so far; zero where there is no `/proc`.
 struct Usage {
     writer: Duration,
     process: Duration,

@@ -1,30 +1,38 @@
-//! What every store promises. The engine is written against this page alone.
+//! What every store promises. The engine relies on nothing else.
 //!
 //! A store keeps, for each conversation, a *log* of records that only grows at its end, and
-//! *documents* that summarise it (conversation, message, generation). It moves bytes: it never looks
-//! inside a record, and of a document it knows only the keys named here.
+//! *documents* that summarise it (conversation, message, generation). It never looks inside a record, and
+//! of a document it knows only the keys defined here. What lives outside of conversations is kept as [`Items`].
+//!
+//! A store handle belongs to one *instance*: one running server. Several instances, each with its own handle,
+//! may share what is stored. Each conversation is held by at most one of them, and the others reach it by mail.
+
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use outlast_core::{ConversationId, Seq, UserId};
 use tokio::sync::watch;
 
-/// A page of documents is about this long unless the caller asks for another size: a few of the largest
-/// messages, and small enough that a hundred slow readers do not fill the memory.
+use crate::items::Items;
+
+/// The default size of a page of documents: a few of the largest messages, and small enough that a hundred
+/// slow readers do not fill memory.
 pub const PAGE_BYTES: usize = 1 << 20;
 
-/// Mechanism only: a store appends and reads, it never "completes" anything.
+/// Mechanism only: a store appends and reads; it has no notion of a generation's life cycle.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
-    /// Appends records and changes documents, all or nothing, durable when it returns `Ok`.
+pub trait Store: Items {
+    /// Appends records and changes documents atomically. They are durable when this returns `Ok`.
     ///
     /// Accepted only if `fence` is the conversation's current one and `expected` its last seq, so a
-    /// stale owner can write nothing and nothing can be written twice.
+    /// stale owner can write nothing and nothing can be written twice. Limits are judged in the same
+    /// transaction, and replies to mail are written in it.
     async fn append(&self, append: Append) -> Result<(), AppendError>;
 
-    /// Records after `after`, in order, at least one if there is any, and about `max_bytes` of them.
-    /// Only durable records are ever returned. Trimmed ones are skipped: the first record may lie
-    /// further than `after + 1`.
+    /// Records after `after`, in order: about `max_bytes` of them, but at least one if there are any.
+    /// Only durable records are returned. Trimmed ones are skipped, so the first record may be later
+    /// than `after + 1`.
     async fn read(
         &self,
         conversation: &ConversationId,
@@ -35,97 +43,155 @@ pub trait Store: Send + Sync + 'static {
     /// One consistent snapshot of a conversation: its document, its newest messages in ascending order,
     /// every record after the document's `seq`, and the last seq. `None` if it does not exist.
     ///
-    /// The records are not limited here: whoever writes the state decides how far it may fall behind.
+    /// The records are not limited here: the owner, which writes the state, decides how far it may fall behind.
     async fn load(&self, conversation: &ConversationId, newest: Newest)
     -> Result<Option<Loaded>, StoreError>;
 
     /// One document by id.
     async fn get(&self, table: Table, id: &str) -> Result<Option<Document>, StoreError>;
 
-    /// One page of the documents that match, without their `state`: newest first by (order, id), or with
-    /// `due_by` the longest due first by (due, id).
+    /// One page of the documents that match, without their `state`. The order is newest first by (order, id);
+    /// with `due_by` it is longest due first by (due, id).
     async fn list(&self, query: Query) -> Result<Listed, StoreError>;
 
-    /// Makes the caller the owner of the conversation, known to the store or not. The fence is larger
+    /// This handle's instance. No two handles that are open at the same time share one.
+    fn instance(&self) -> &InstanceId;
+
+    /// Keeps what this instance holds from being taken over for `lease` from now on, by the store's clock.
+    /// An instance that never renewed, or whose lease has run out, may be taken over from at any time; until
+    /// somebody does, it can still write.
+    async fn renew(&self, lease: Duration) -> Result<(), StoreError>;
+
+    /// Ends the lease and gives up every conversation that this instance holds.
+    async fn leave(&self) -> Result<(), StoreError>;
+
+    /// Makes this instance the owner of the conversation, known to the store or not. The fence is larger
     /// than any handed out for it before, across restarts; from now on appends with an older one are
-    /// refused, including those still on their way.
-    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, StoreError>;
+    /// refused, including those still on their way. What this instance already holds can be claimed again;
+    /// another instance's only if its lease has run out.
+    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError>;
 
-    /// Gives ownership up. Harmless if it has passed to someone else already.
-    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<(), StoreError>;
+    /// Gives ownership up, and returns whether mail is waiting for the conversation. Harmless if ownership
+    /// has passed to someone else already. Whoever sends mail and claims afterwards either is refused, and
+    /// then this returns true, or becomes the owner.
+    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<bool, StoreError>;
 
-    /// Changes whenever the conversation's log may have grown, whoever wrote it. The value is the last
-    /// seq the store has seen, or zero when it has seen none since the first watcher came. Wake-ups may
-    /// be merged; they are not lost while the receiver is held.
+    /// Leaves a request for whoever owns the conversation. Sending the same id again changes nothing. Mail is
+    /// kept until its sender forgets it or leaves, but nobody is given it while the sender has no lease.
+    async fn send(&self, mail: Mail) -> Result<(), StoreError>;
+
+    /// The conversations held by this instance for which unanswered mail is waiting.
+    async fn mail_waiting(&self) -> Result<Vec<ConversationId>, StoreError>;
+
+    /// A conversation's unanswered mail, oldest first, at most [`MAIL_PAGE`].
+    async fn mail(&self, conversation: &ConversationId) -> Result<Vec<Mail>, StoreError>;
+
+    /// The reply to mail that this instance sent, once its owner has appended one.
+    async fn reply(&self, mail: &MailId) -> Result<Option<Bytes>, StoreError>;
+
+    /// Drops mail that this instance sent, and its reply. An owner that is about to answer it still does.
+    async fn forget(&self, mail: &MailId) -> Result<(), StoreError>;
+
+    /// Changes whenever mail may have arrived for a conversation that this instance holds, or a reply to mail
+    /// that it sent. Wake-ups may be merged, and there may be some for nothing.
+    fn watch_mail(&self) -> watch::Receiver<()>;
+
+    /// Changes whenever the conversation's log may have grown, no matter who wrote to it. The value is the last
+    /// seq the store has seen since it was first watched, or zero. Wake-ups may be merged, but they are not lost
+    /// while the receiver is held.
     fn watch(&self, conversation: &ConversationId) -> watch::Receiver<Seq>;
 
     /// Removes the records from `first` to `last`, both included. Documents stay.
     async fn trim(&self, conversation: &ConversationId, first: Seq, last: Seq) -> Result<(), StoreError>;
 
-    /// Removes everything about a conversation. Nobody sees any of it from the moment this takes effect,
-    /// even if the rest takes a while or a crash interrupts it. When it has returned, the conversation can
-    /// be created again. The fence is not forgotten: an owner that is still writing is refused.
+    /// Removes everything about a conversation. It becomes invisible at once, even if removing its data takes
+    /// a while or is interrupted by a crash. After this has returned, the conversation can be created again.
+    /// The fence is kept, so an owner that is still writing is refused.
     async fn delete(&self, conversation: &ConversationId) -> Result<(), StoreError>;
 }
+
+/// The name of a running server.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceId(pub String);
+
+/// Chosen by the sender, unique among all mail.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MailId(pub String);
+
+/// A request to the owner of a conversation, opaque to the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mail {
+    pub id: MailId,
+    pub conversation: ConversationId,
+    pub body: Bytes,
+}
+
+/// How much mail an owner is given at once. What is answered makes room for the rest.
+pub const MAIL_PAGE: usize = 64;
 
 /// Permission to write, which only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub u64);
 
-/// One event as the log keeps it: a line of JSON without a newline, opaque to the store.
+/// One event as the log stores it: a line of JSON without the newline, opaque to the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Its position.
     pub seq: Seq,
-    /// Its bytes, exactly as every reader will see them.
+    /// Exactly the bytes that every reader receives.
     pub bytes: Bytes,
 }
 
-/// What one owner wants written at once.
+/// What one owner writes atomically.
 #[derive(Clone, Debug)]
 pub struct Append {
-    /// Whose log.
     pub conversation: ConversationId,
-    /// The writer's permission.
     pub fence: Fence,
     /// The last seq before these records.
     pub expected: Seq,
-    /// Dense from `expected + 1`. May be empty when only documents change.
+    /// Numbered without gaps from `expected + 1`. May be empty when only documents change.
     pub records: Vec<Record>,
     /// Applied in order, together with the records.
     pub changes: Vec<Change>,
+    /// Replies to mail for this conversation. One whose mail was forgotten is dropped.
+    pub replies: Vec<(MailId, Bytes)>,
+    /// What must be true once the changes are applied; otherwise nothing is written.
+    pub limits: Vec<Limit>,
 }
 
-/// A change to a document.
+/// At most so many documents, of all conversations, may match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    pub table: Table,
+    /// Only this user's; `None` for everybody's.
+    pub user: Option<UserId>,
+    pub statuses: Vec<String>,
+    pub at_most: usize,
+}
+
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Insert or replace.
+    /// Inserts or replaces.
     Put(Document),
-    /// Remove, if it is there.
+    /// Removes the document if it exists.
     Remove(Table, String),
 }
 
 /// The kinds of documents. A person can read each as a table of that name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// One per conversation.
     Conversations,
-    /// One per message of a transcript.
     Messages,
-    /// One per generation.
     Generations,
 }
 
-/// A document: the keys a store may search by, and a body it only carries.
+/// The keys that a store can search by, and an opaque body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// Where it belongs.
     pub table: Table,
     /// Unique in its table.
     pub id: String,
     /// The conversation it belongs to (its own id, for a conversation).
     pub conversation: ConversationId,
-    /// Whose it is.
     pub user: UserId,
     /// The position in the log that it reflects (for a conversation, that its `state` reflects); for a
     /// message, the position where it began.
@@ -133,11 +199,11 @@ pub struct Document {
     /// Sorts documents of one table, larger is newer: milliseconds for conversations and generations,
     /// seq for messages. Never changes after the first `Put`.
     pub order: i64,
-    /// When somebody should look at it, in milliseconds; `None` if nobody needs to. Never set for messages.
+    /// When the server must look at it again, in milliseconds; `None` if never. Always `None` for messages.
     pub due: Option<i64>,
-    /// A status to search by; empty for none.
+    /// Empty if the document has no status.
     pub status: String,
-    /// The client's name for the request; empty for none.
+    /// The client's request id; empty for none.
     pub request: String,
     /// A JSON object, as text.
     pub body: String,
@@ -147,27 +213,27 @@ pub struct Document {
     pub state: Option<String>,
 }
 
-/// Which documents to list. Every given key must match.
+/// Which documents to list. A document must match every key that is given.
 #[derive(Clone, Debug)]
 pub struct Query {
-    /// Which table; `None` is refused.
+    /// Required: `None` is refused.
     pub table: Option<Table>,
-    /// Only this user's.
     pub user: Option<UserId>,
-    /// Only this conversation's.
     pub conversation: Option<ConversationId>,
-    /// Only with one of these statuses; empty for any.
+    /// One of these statuses; empty for any.
     pub statuses: Vec<String>,
-    /// Only with this request id.
     pub request: Option<String>,
-    /// Only documents whose `due` is this time or earlier, the longest due first. Messages have none, so
-    /// asking for theirs is refused.
+    /// Only documents whose `due` is this time or earlier, longest due first. Refused for messages, which
+    /// have no `due`.
     pub due_by: Option<i64>,
+    /// Only documents of conversations that no instance holds: neither this one, nor another whose lease has
+    /// not run out.
+    pub unowned: bool,
     /// Only what follows this key in the list's order: (order, id), or (due, id) with `due_by`.
     pub after: Option<(i64, String)>,
-    /// At most this many documents, ...
+    /// The maximum number of documents.
     pub limit: usize,
-    /// ... and about this many bytes of bodies, but at least one document.
+    /// The approximate maximum size of their bodies in total. A page has at least one document.
     pub max_bytes: usize,
 }
 
@@ -180,6 +246,7 @@ impl Default for Query {
             statuses: Vec::new(),
             request: None,
             due_by: None,
+            unowned: false,
             after: None,
             limit: 0,
             max_bytes: PAGE_BYTES,
@@ -187,42 +254,39 @@ impl Default for Query {
     }
 }
 
-/// One page of a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
     /// In the order of the list.
     pub documents: Vec<Document>,
-    /// What to pass as [`Query::after`] for the next page; `None` if nothing follows.
+    /// Pass it as [`Query::after`] to get the next page; `None` after the last one.
     pub next: Option<(i64, String)>,
 }
 
 /// How many of a conversation's newest messages to load.
 #[derive(Clone, Copy, Debug)]
 pub struct Newest {
-    /// At most this many, ...
+    /// The maximum number of messages.
     pub messages: usize,
-    /// ... and about this many bytes of bodies, but at least one message unless `messages` is zero.
+    /// The approximate maximum size of their bodies in total. At least one is loaded unless `messages` is zero.
     pub max_bytes: usize,
 }
 
 impl Newest {
-    /// No messages.
     pub const NONE: Newest = Newest { messages: 0, max_bytes: 0 };
 
-    /// At most this many messages, and no more than a page of a list may hold.
+    /// At most this many messages, and at most [`PAGE_BYTES`].
     pub fn of(messages: usize) -> Self {
         Self { messages, max_bytes: PAGE_BYTES }
     }
 }
 
-/// A consistent look at one conversation.
+/// A consistent snapshot of one conversation.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// Its document.
     pub conversation: Document,
-    /// The newest messages, ascending.
+    /// The newest messages, in ascending order.
     pub messages: Vec<Document>,
-    /// Whether there are older ones, left out because of their number or their bytes.
+    /// Whether older messages were left out.
     pub more_messages: bool,
     /// Records after the conversation document's `seq`.
     pub records: Vec<Record>,
@@ -230,39 +294,53 @@ pub struct Loaded {
     pub last: Seq,
 }
 
-/// Why an append did not happen, or may not have.
+/// Why an append failed, or may have failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
     /// Another owner has this conversation now. Stop; do not retry.
     #[error("conversation is owned by fence {}", current.0)]
-    Fenced {
-        /// The fence in force.
-        current: Fence,
-    },
-    /// The log does not end where the writer believes. Reload.
+    Fenced { current: Fence },
+    /// The log does not end where the writer expected. Reload.
     #[error("log ends at {last}, not where the writer expected")]
     Conflict {
         /// Where the log ends.
         last: Seq,
     },
+    /// Nothing was written: it would exceed this one of the append's limits.
+    #[error("limit {limit} of the append would be exceeded")]
+    OverLimit {
+        /// Its position in [`Append::limits`].
+        limit: usize,
+    },
     /// Nothing was written: the store cannot be reached or the disk is full. May be tried again.
     #[error("nothing was written: {0}")]
     Unavailable(String),
-    /// Nothing was written: the append itself is wrong. Trying again will not help.
+    /// Nothing was written: the append itself is invalid. Retrying will not help.
     #[error("append is not allowed: {0}")]
     Broken(String),
-    /// The records may or may not be in the log. Claim again and look before deciding anything.
+    /// The records may or may not be in the log. Claim again and read the log before deciding anything.
     #[error("append was not confirmed: {0}")]
     Unconfirmed(String),
+}
+
+/// Why a conversation was not claimed.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// Another instance owns it. Send it mail.
+    #[error("the conversation is held by instance {}", .0.0)]
+    HeldBy(InstanceId),
+    /// The claim may or may not have taken effect. Claim again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Why a look or a housekeeping call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Cannot be reached now. May be tried again.
+    /// The store is unreachable now. The call may be retried.
     #[error("store cannot be reached: {0}")]
     Unavailable(String),
-    /// What is stored cannot be understood, or the call was wrong. Trying again will not help.
+    /// The stored data is invalid, or the call was. Retrying will not help.
     #[error("store is broken: {0}")]
     Broken(String),
 }

@@ -1,8 +1,8 @@
-//! Named places where a test may kill the process, to prove that a crash there loses nothing.
+//! Named points where a test can kill the process, to prove that a crash there loses nothing.
 //!
 //! Without the feature `fault-points` a point compiles to nothing.
 
-/// Every point of this crate, in the order a healthy run passes them.
+/// Every point in this crate, in the order in which a normal run reaches them.
 pub const POINTS: &[&str] = &[
     "open.epoch",
     "open.scanned",
@@ -20,8 +20,8 @@ pub const POINTS: &[&str] = &[
     "delete.step",
 ];
 
-/// Kills the process at once, as `kill -9` would, if `OUTLAST_FAULT` is `name`, or `name:N` and this is
-/// the N-th time here.
+/// Kills the process immediately, as `kill -9` would, if `OUTLAST_FAULT` is `name`, or if it is `name:N`
+/// and this point is reached for the N-th time.
 #[cfg(feature = "fault-points")]
 pub fn point(name: &'static str) {
     armed::point(name);
@@ -55,7 +55,7 @@ mod armed {
     pub(super) fn point(name: &'static str) {
         let Some(fault) = FAULT.as_ref().filter(|fault| fault.name == name) else { return };
         if fault.hits.fetch_add(1, Ordering::SeqCst) + 1 == fault.at {
-            // No destructor runs and nothing is flushed; only what the system already has survives.
+            // No destructor runs and nothing is flushed; only what the operating system already has survives.
             std::process::abort();
         }
     }

@@ -1,24 +1,27 @@
-//! A store that fails, delays and loses answers, by seed: what the simulation runs the engine on.
+//! A store that fails, delays and loses replies, determined by a seed. The simulation runs the engine on it.
 //!
-//! Every fault is one that a real store behind a network can show, and nothing else: what it answers is
-//! always true by the contract, only unwelcome.
+//! Every fault is one that a real store behind a network can have. The store never breaks its contract.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use outlast_core::{ConversationId, Seq};
 use tokio::sync::watch;
 
 use crate::contract::{
-    Append, AppendError, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError, Table,
+    Append, AppendError, ClaimError, Document, Fence, InstanceId, Listed, Loaded, Mail, MailId, Newest,
+    Query, Record, Store, StoreError, Table,
 };
 
-/// Appends that are still on their way; one more and the oldest is lost.
+mod items;
+
+/// The maximum number of delayed appends; one more and the oldest is lost.
 const LATE_AT_MOST: usize = 64;
 
-/// How often each fault strikes, in calls out of 1,000. The default is never.
+/// How often each fault happens, in calls out of 1,000. The default is never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rates {
     /// The append is refused as unavailable; nothing is written.
@@ -27,40 +30,38 @@ pub struct Rates {
     pub append_unanswered: u32,
     /// The append is not written, and reported as unconfirmed.
     pub append_lost: u32,
-    /// The append is reported as unconfirmed and arrives during a later call.
+    /// The append is reported as unconfirmed, and reaches the store during a later call.
     pub append_late: u32,
-    /// A look (read, load, get, list), a trim or a delete fails; nothing is changed.
+    /// A look (read, load, get, list, mail, reply), a trim, a delete or a release fails; nothing is changed.
     pub call_refused: u32,
     /// A claim fails, before or after it has taken effect.
     pub claim_failed: u32,
+    /// Sending mail, renewing the lease or leaving fails, before or after it has taken effect.
+    pub send_failed: u32,
     /// The call takes up to `delay_at_most` longer, before or after it has taken effect.
     pub delayed: u32,
     /// The longest delay, by tokio's clock.
     pub delay_at_most: Duration,
 }
 
-/// How often each fault has struck.
+/// How often each fault has happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// See [`Rates::append_refused`].
     pub append_refused: u64,
-    /// See [`Rates::append_unanswered`].
     pub append_unanswered: u64,
-    /// See [`Rates::append_lost`].
     pub append_lost: u64,
-    /// See [`Rates::append_late`].
     pub append_late: u64,
     /// Late appends that were written after all.
     pub late_written: u64,
-    /// See [`Rates::call_refused`].
     pub call_refused: u64,
-    /// See [`Rates::claim_failed`].
     pub claim_failed: u64,
+    /// See [`Rates::send_failed`].
+    pub send_failed: u64,
     /// See [`Rates::delayed`].
     pub delayed: u64,
 }
 
-/// Wraps a store; the same seed and the same calls give the same faults.
+/// Wraps a store. The same seed and the same calls give the same faults.
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
     dice: Mutex<Dice>,
@@ -82,7 +83,7 @@ enum Fate {
 }
 
 impl FaultyStore {
-    /// No faults yet: set the rates.
+    /// Starts without faults; see [`set_rates`](Self::set_rates).
     pub fn new(inner: Arc<dyn Store>, seed: u64) -> Self {
         let dice = Dice {
             random: SplitMix64(seed),
@@ -93,17 +94,15 @@ impl FaultyStore {
         Self { inner, dice: Mutex::new(dice) }
     }
 
-    /// From now on faults strike this often.
     pub fn set_rates(&self, rates: Rates) {
         self.lock().rates = rates;
     }
 
-    /// No more faults. Late appends still arrive: calm weather does not unsend them.
+    /// Stops injecting faults. Appends that are already late still arrive.
     pub fn calm(&self) {
         self.set_rates(Rates::default());
     }
 
-    /// What has happened so far.
     pub fn faults(&self) -> Faults {
         self.lock().faults
     }
@@ -112,7 +111,6 @@ impl FaultyStore {
         self.dice.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits, sometimes.
     async fn delay(&self) {
         let delay = self.lock().delay();
         if let Some(delay) = delay {
@@ -120,14 +118,33 @@ impl FaultyStore {
         }
     }
 
-    /// Lets late appends arrive, sometimes. Called around every call, so that a late append meets the
-    /// state both before and after a claim; a store that keeps its contract refuses it after one.
+    /// Sometimes lets late appends arrive. This runs before and after every call, so that late appends arrive
+    /// both before and after a claim. After a claim, a correct store refuses them.
     async fn arrivals(&self) {
         let arriving = self.lock().arriving();
         for append in arriving {
             if self.inner.append(append).await.is_ok() {
                 self.lock().faults.late_written += 1;
             }
+        }
+    }
+
+    /// Makes a call that may fail before or after it has taken effect.
+    async fn either_side(
+        &self,
+        call: impl Future<Output = Result<(), StoreError>>,
+    ) -> Result<(), StoreError> {
+        self.delay().await;
+        self.arrivals().await;
+        let failure = self.lock().fail_send();
+        if let Some(Failure::Before) = failure {
+            return Err(StoreError::Unavailable("fault: request lost".into()));
+        }
+        call.await?;
+        self.delay().await;
+        match failure {
+            Some(_) => Err(StoreError::Unavailable("fault: done, answer lost".into())),
+            None => Ok(()),
         }
     }
 
@@ -152,7 +169,7 @@ impl Store for FaultyStore {
             }
             Fate::Refused => Err(AppendError::Unavailable("fault: refused".into())),
             Fate::Unanswered => match self.inner.append(append).await {
-                Ok(()) => Err(AppendError::Unconfirmed("fault: written, answer lost".into())),
+                Ok(()) => Err(AppendError::Unconfirmed("fault: written, reply lost".into())),
                 Err(refusal) => Err(refusal),
             },
             Fate::Lost => Err(AppendError::Unconfirmed("fault: request lost".into())),
@@ -192,25 +209,65 @@ impl Store for FaultyStore {
         self.inner.list(query).await
     }
 
-    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, StoreError> {
+    fn instance(&self) -> &InstanceId {
+        self.inner.instance()
+    }
+
+    async fn renew(&self, lease: Duration) -> Result<(), StoreError> {
+        self.either_side(self.inner.renew(lease)).await
+    }
+
+    async fn leave(&self) -> Result<(), StoreError> {
+        self.either_side(self.inner.leave()).await
+    }
+
+    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError> {
         self.delay().await;
         self.arrivals().await;
         let failure = self.lock().fail_claim();
         if let Some(Failure::Before) = failure {
-            return Err(StoreError::Unavailable("fault: claim refused".into()));
+            return Err(StoreError::Unavailable("fault: claim refused".into()).into());
         }
         let fence = self.inner.claim(conversation).await?;
         self.delay().await;
         self.arrivals().await;
         match failure {
-            Some(_) => Err(StoreError::Unavailable("fault: claimed, answer lost".into())),
+            Some(_) => Err(StoreError::Unavailable("fault: claimed, answer lost".into()).into()),
             None => Ok(fence),
         }
     }
 
-    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<(), StoreError> {
+    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<bool, StoreError> {
         self.before_call().await?;
         self.inner.release(conversation, fence).await
+    }
+
+    async fn send(&self, mail: Mail) -> Result<(), StoreError> {
+        self.either_side(self.inner.send(mail)).await
+    }
+
+    async fn mail_waiting(&self) -> Result<Vec<ConversationId>, StoreError> {
+        self.before_call().await?;
+        self.inner.mail_waiting().await
+    }
+
+    async fn mail(&self, conversation: &ConversationId) -> Result<Vec<Mail>, StoreError> {
+        self.before_call().await?;
+        self.inner.mail(conversation).await
+    }
+
+    async fn reply(&self, mail: &MailId) -> Result<Option<Bytes>, StoreError> {
+        self.before_call().await?;
+        self.inner.reply(mail).await
+    }
+
+    async fn forget(&self, mail: &MailId) -> Result<(), StoreError> {
+        self.before_call().await?;
+        self.inner.forget(mail).await
+    }
+
+    fn watch_mail(&self) -> watch::Receiver<()> {
+        self.inner.watch_mail()
     }
 
     fn watch(&self, conversation: &ConversationId) -> watch::Receiver<Seq> {
@@ -235,7 +292,7 @@ enum Failure {
 
 impl Dice {
     fn strikes(&mut self, per_thousand: u32) -> bool {
-        // No roll for a fault that is switched off, so that calm weather needs no luck.
+        // A fault that is switched off takes no random number.
         per_thousand > 0 && self.random.below(1000) < u64::from(per_thousand)
     }
 
@@ -276,6 +333,14 @@ impl Dice {
         Some(if self.random.below(2) == 0 { Failure::Before } else { Failure::After })
     }
 
+    fn fail_send(&mut self) -> Option<Failure> {
+        if !self.strikes(self.rates.send_failed) {
+            return None;
+        }
+        self.faults.send_failed += 1;
+        Some(if self.random.below(2) == 0 { Failure::Before } else { Failure::After })
+    }
+
     fn delay(&mut self) -> Option<Duration> {
         if !self.strikes(self.rates.delayed) {
             return None;
@@ -292,7 +357,7 @@ impl Dice {
         }
     }
 
-    /// A coin for each: it arrives now or stays on its way, so late appends overtake one another.
+    /// Each late append arrives now or later at random, so they overtake one another.
     fn arriving(&mut self) -> Vec<Append> {
         let mut arriving = Vec::new();
         for _ in 0..self.late.len() {
@@ -307,7 +372,7 @@ impl Dice {
     }
 }
 
-/// Small, fast and the same everywhere; see Steele, Lea and Flood, 2014.
+/// A small, fast and portable generator; see Steele, Lea and Flood, 2014.
 struct SplitMix64(u64);
 
 impl SplitMix64 {
@@ -337,7 +402,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unanswered_append_is_there_and_a_lost_one_is_not() {
+    async fn an_append_without_a_reply_is_written_and_a_lost_one_is_not() {
         let c = conversation("c");
         let store = faulty(1, Rates { append_unanswered: 1000, ..Rates::default() });
         let fence = store.claim(&c).await.unwrap();
@@ -369,7 +434,7 @@ mod tests {
             store.append(append(&c, new, seen, &["next"])).await.unwrap();
             written += store.faults().late_written;
         }
-        assert!(written > 0 && written < 100, "both orders were seen, {written} of 100 written");
+        assert!(written > 0 && written < 100, "only one order happened: {written} of 100 were written");
     }
 
     #[tokio::test(start_paused = true)]
@@ -381,6 +446,7 @@ mod tests {
             append_late: 200,
             call_refused: 300,
             claim_failed: 300,
+            send_failed: 300,
             delayed: 300,
             delay_at_most: Duration::from_secs(5),
         };

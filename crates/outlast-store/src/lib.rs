@@ -1,10 +1,13 @@
-//! The log of every conversation, behind one small contract.
+//! Stores for the logs of conversations, behind one small contract.
 
 mod contract;
+mod items;
 mod memory;
 mod open;
 mod sqlite;
 
+mod instances;
+mod mailbox;
 mod owners;
 mod page;
 mod wakes;
@@ -15,10 +18,11 @@ mod faulty;
 pub mod suite;
 
 pub use contract::{
-    Append, AppendError, Change, Document, Fence, Listed, Loaded, Newest, PAGE_BYTES, Query, Record, Store,
-    StoreError, Table,
+    Append, AppendError, Change, ClaimError, Document, Fence, InstanceId, Limit, Listed, Loaded, MAIL_PAGE,
+    Mail, MailId, Newest, PAGE_BYTES, Query, Record, Store, StoreError, Table,
 };
 pub use faulty::{Faults, FaultyStore, Rates};
+pub use items::{Item, ItemQuery, Items, ListedItems, PutError};
 pub use memory::MemoryStore;
-pub use open::{Opened, open};
+pub use open::{Opened, open, open_items};
 pub use sqlite::{Options as SqliteOptions, SqliteStore};

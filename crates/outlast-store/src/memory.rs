@@ -1,9 +1,10 @@
 //! A store that keeps everything in memory: the model that durable stores are compared with, the store of
-//! the simulation, and a way to try Outlast. It has no clock and no threads, so it is deterministic.
+//! the simulation, and a way to try Outlast. It has no threads, and its clock is given, so it is deterministic.
 
 use std::collections::{BTreeMap, HashMap, btree_map};
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,28 +12,43 @@ use outlast_core::{ConversationId, Seq};
 use tokio::sync::watch;
 
 use crate::contract::{
-    Append, AppendError, Change, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError,
-    Table,
+    Append, AppendError, Change, ClaimError, Document, Fence, InstanceId, Limit, Listed, Loaded, Mail,
+    MailId, Newest, Query, Record, Store, StoreError, Table,
 };
+use crate::instances::Instances;
+use crate::mailbox::Mailbox;
 use crate::owners::Owners;
 use crate::page::{self, DocumentPage, Page};
 use crate::wakes::Wakes;
 
-/// Forgets everything when dropped.
+mod items;
+
+use items::KeptItems;
+
+/// Forgets everything when the last handle is dropped.
 pub struct MemoryStore {
+    instance: InstanceId,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     kept: Mutex<Kept>,
+    items: Mutex<KeptItems>,
     wakes: Wakes,
+    mailbox: Mailbox,
+    clock: Box<dyn Fn() -> Duration + Send + Sync>,
 }
 
 struct Kept {
     owners: Owners,
+    instances: Instances,
     logs: BTreeMap<ConversationId, Log>,
     documents: BTreeMap<(Table, String), Document>,
 }
 
 #[derive(Default)]
 struct Log {
-    // Not the largest key of `records`: those at the end may have been trimmed.
+    // Not the same as the largest key of `records`, because the last records may have been trimmed.
     last: Seq,
     records: BTreeMap<Seq, Bytes>,
 }
@@ -44,14 +60,41 @@ impl Log {
 }
 
 impl MemoryStore {
-    /// An empty store.
     pub fn new() -> Self {
-        let kept = Kept { owners: Owners::after(0), logs: BTreeMap::new(), documents: BTreeMap::new() };
-        Self { kept: Mutex::new(kept), wakes: Wakes::default() }
+        let began = tokio::time::Instant::now();
+        Self::with_clock(move || began.elapsed())
+    }
+
+    /// An empty store whose leases run by this clock.
+    pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
+        let kept = Kept {
+            owners: Owners::after(0),
+            instances: Instances::default(),
+            logs: BTreeMap::new(),
+            documents: BTreeMap::new(),
+        };
+        let (wakes, mailbox) = (Wakes::default(), Mailbox::default());
+        let shared = Shared {
+            kept: Mutex::new(kept),
+            items: Mutex::default(),
+            wakes,
+            mailbox,
+            clock: Box::new(clock),
+        };
+        Self { instance: InstanceId("one".to_owned()), shared: Arc::new(shared) }
+    }
+
+    /// Another instance's handle to the same store.
+    pub fn join(&self, instance: &str) -> MemoryStore {
+        MemoryStore { instance: InstanceId(instance.to_owned()), shared: Arc::clone(&self.shared) }
+    }
+
+    fn now(&self) -> Duration {
+        (self.shared.clock)()
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,8 +110,9 @@ impl Store for MemoryStore {
         page::assert_sound(&append);
         let grown_to = self.lock().append(&append)?;
         if let Some(last) = grown_to {
-            self.wakes.wake(&append.conversation, last);
+            self.shared.wakes.wake(&append.conversation, last);
         }
+        self.shared.mailbox.answer(&append.replies);
         Ok(())
     }
 
@@ -95,7 +139,8 @@ impl Store for MemoryStore {
         conversation: &ConversationId,
         newest: Newest,
     ) -> Result<Option<Loaded>, StoreError> {
-        Ok(self.lock().load(conversation, newest))
+        let asker = (&self.instance, self.now());
+        Ok(self.lock().load(conversation, newest, asker))
     }
 
     async fn get(&self, table: Table, id: &str) -> Result<Option<Document>, StoreError> {
@@ -104,20 +149,88 @@ impl Store for MemoryStore {
 
     async fn list(&self, query: Query) -> Result<Listed, StoreError> {
         let table = page::check(&query)?;
-        Ok(self.lock().list(table, &query).into_listed(query.due_by.is_some()))
+        let asker = (&self.instance, self.now());
+        Ok(self.lock().list(table, &query, asker).into_listed(query.due_by.is_some()))
     }
 
-    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, StoreError> {
-        Ok(self.lock().owners.claim(conversation))
+    fn instance(&self) -> &InstanceId {
+        &self.instance
     }
 
-    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<(), StoreError> {
-        self.lock().owners.release(conversation, fence);
+    async fn renew(&self, lease: Duration) -> Result<(), StoreError> {
+        let until = self.now() + lease;
+        self.lock().instances.renew(&self.instance, until);
         Ok(())
     }
 
+    async fn leave(&self) -> Result<(), StoreError> {
+        {
+            let mut kept = self.lock();
+            for conversation in kept.instances.leave(&self.instance) {
+                kept.owners.evict(&conversation);
+            }
+        }
+        self.shared.mailbox.leave(&self.instance);
+        self.shared.mailbox.wake();
+        Ok(())
+    }
+
+    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError> {
+        let now = self.now();
+        let mut kept = self.lock();
+        match kept.instances.live_holder(conversation, now) {
+            Some(holder) if *holder != self.instance => Err(ClaimError::HeldBy(holder.clone())),
+            Some(_) | None => {
+                kept.instances.hold(conversation, &self.instance);
+                Ok(kept.owners.claim(conversation))
+            }
+        }
+    }
+
+    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<bool, StoreError> {
+        let now = self.now();
+        let mut kept = self.lock();
+        if kept.owners.release(conversation, fence) {
+            kept.instances.give_up(conversation);
+        }
+        let mail = self.shared.mailbox.of(conversation, |sender| kept.instances.is_live(sender, now));
+        Ok(!mail.is_empty())
+    }
+
+    async fn send(&self, mail: Mail) -> Result<(), StoreError> {
+        self.shared.mailbox.send(&self.instance, mail);
+        Ok(())
+    }
+
+    async fn mail_waiting(&self) -> Result<Vec<ConversationId>, StoreError> {
+        let now = self.now();
+        let kept = self.lock();
+        let mut waiting = self.shared.mailbox.waiting(|sender| kept.instances.is_live(sender, now));
+        waiting.retain(|conversation| kept.instances.holder(conversation) == Some(&self.instance));
+        Ok(waiting)
+    }
+
+    async fn mail(&self, conversation: &ConversationId) -> Result<Vec<Mail>, StoreError> {
+        let now = self.now();
+        let kept = self.lock();
+        Ok(self.shared.mailbox.of(conversation, |sender| kept.instances.is_live(sender, now)))
+    }
+
+    async fn reply(&self, mail: &MailId) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.shared.mailbox.reply(mail))
+    }
+
+    async fn forget(&self, mail: &MailId) -> Result<(), StoreError> {
+        self.shared.mailbox.forget(mail);
+        Ok(())
+    }
+
+    fn watch_mail(&self) -> watch::Receiver<()> {
+        self.shared.mailbox.watch()
+    }
+
     fn watch(&self, conversation: &ConversationId) -> watch::Receiver<Seq> {
-        self.wakes.watch(conversation)
+        self.shared.wakes.watch(conversation)
     }
 
     async fn trim(&self, conversation: &ConversationId, first: Seq, last: Seq) -> Result<(), StoreError> {
@@ -131,16 +244,17 @@ impl Store for MemoryStore {
         {
             let mut kept = self.lock();
             kept.owners.evict(conversation);
+            kept.instances.give_up(conversation);
             kept.logs.remove(conversation);
             kept.documents.retain(|_, document| document.conversation != *conversation);
         }
-        self.wakes.wake(conversation, Seq::ZERO);
+        self.shared.wakes.wake(conversation, Seq::ZERO);
         Ok(())
     }
 }
 
 impl Kept {
-    /// The new end of the log, if it has grown.
+    /// Returns the new end of the log if it has grown.
     fn append(&mut self, append: &Append) -> Result<Option<Seq>, AppendError> {
         self.owners.admit(&append.conversation, append.fence)?;
         let last = self.logs.get(&append.conversation).map_or(Seq::ZERO, |log| log.last);
@@ -148,6 +262,9 @@ impl Kept {
             return Err(AppendError::Conflict { last });
         }
         self.can_keep_states(&append.changes)?;
+        if let Some(limit) = append.limits.iter().position(|limit| self.exceeds(limit, &append.changes)) {
+            return Err(AppendError::OverLimit { limit });
+        }
         for change in &append.changes {
             match change {
                 Change::Put(document) => self.put(document.clone()),
@@ -186,6 +303,36 @@ impl Kept {
         Ok(())
     }
 
+    /// Whether there would be more than the limit allows after these changes.
+    fn exceeds(&self, limit: &Limit, changes: &[Change]) -> bool {
+        let counted = |document: &Document| {
+            document.table == limit.table
+                && limit.user.as_ref().is_none_or(|user| *user == document.user)
+                && limit.statuses.contains(&document.status)
+        };
+        let mut matching: std::collections::BTreeSet<&str> = self
+            .documents
+            .values()
+            .filter(|document| counted(document))
+            .map(|document| &*document.id)
+            .collect();
+        for change in changes {
+            match change {
+                Change::Put(document) if counted(document) => {
+                    matching.insert(&document.id);
+                }
+                Change::Put(document) if document.table == limit.table => {
+                    matching.remove(&*document.id);
+                }
+                Change::Remove(table, id) if *table == limit.table => {
+                    matching.remove(&**id);
+                }
+                Change::Put(_) | Change::Remove(..) => {}
+            }
+        }
+        matching.len() > limit.at_most
+    }
+
     fn put(&mut self, mut document: Document) {
         let key = (document.table, document.id.clone());
         if document.state.is_none()
@@ -198,7 +345,12 @@ impl Kept {
         self.documents.insert(key, document);
     }
 
-    fn load(&self, conversation: &ConversationId, newest: Newest) -> Option<Loaded> {
+    fn load(
+        &self,
+        conversation: &ConversationId,
+        newest: Newest,
+        asker: (&InstanceId, Duration),
+    ) -> Option<Loaded> {
         let id = conversation.as_str().to_owned();
         let document = self.documents.get(&(Table::Conversations, id))?.clone();
         let query = Query {
@@ -207,7 +359,7 @@ impl Kept {
             max_bytes: newest.max_bytes,
             ..Query::default()
         };
-        let (messages, more_messages) = self.list(Table::Messages, &query).into_ascending();
+        let (messages, more_messages) = self.list(Table::Messages, &query, asker).into_ascending();
         let log = self.logs.get(conversation);
         let records = log
             .into_iter()
@@ -218,11 +370,17 @@ impl Kept {
         Some(Loaded { conversation: document, messages, more_messages, records, last })
     }
 
-    fn list(&self, table: Table, query: &Query) -> DocumentPage {
+    fn list(&self, table: Table, query: &Query, (instance, now): (&InstanceId, Duration)) -> DocumentPage {
         let from = (table, String::new());
         let in_table = self.documents.range(from..).take_while(|((of, _), _)| *of == table);
-        let mut found: Vec<&Document> =
-            in_table.map(|(_, document)| document).filter(|document| matches(query, document)).collect();
+        let is_owned = |document: &Document| {
+            let holder = self.instances.holder(&document.conversation);
+            holder.is_some_and(|holder| holder == instance || self.instances.is_live(holder, now))
+        };
+        let mut found: Vec<&Document> = in_table
+            .map(|(_, document)| document)
+            .filter(|document| matches(query, document) && !(query.unowned && is_owned(document)))
+            .collect();
         match query.due_by {
             Some(_) => found.sort_by(|a, b| (a.due, &a.id).cmp(&(b.due, &b.id))),
             None => found.sort_by(|a, b| (b.order, &b.id).cmp(&(a.order, &a.id))),

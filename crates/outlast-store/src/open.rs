@@ -1,25 +1,25 @@
-//! From the setting `store` to a store. One arm for each kind; never another one than was asked for.
+//! Opens the store that the setting `store.url` names, and never a different one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use crate::{MemoryStore, SqliteStore, Store, StoreError};
+use crate::sqlite::ItemFile;
+use crate::{Items, MemoryStore, SqliteStore, Store, StoreError};
 
-/// The file that `sqlite:` means, in the data folder.
+/// The name of the file in the data folder when the URL is just `sqlite:`.
 const SQLITE_FILE: &str = "outlast.db";
 
-/// A store, and a way to learn that it has failed for good.
+/// A store, and a way to learn that it has failed permanently.
 pub struct Opened {
-    /// The store.
     pub store: Arc<dyn Store>,
     failed: Option<watch::Receiver<bool>>,
 }
 
 impl Opened {
-    /// Returns when the store can write nothing more until the process is started again; maybe never.
-    /// It holds nothing of the store, so that a task waiting here does not keep it open.
+    /// Returns when the store can write nothing more until the process is restarted, which may be never.
+    /// It does not borrow the store, so that a task waiting here does not keep it open.
     pub fn failed(&self) -> impl Future<Output = ()> + Send + 'static {
         let failed = self.failed.clone();
         async move {
@@ -40,19 +40,37 @@ pub fn open(url: &str, data: &Path) -> Result<Opened, StoreError> {
     match scheme {
         "memory" if rest.is_empty() => Ok(Opened { store: Arc::new(MemoryStore::new()), failed: None }),
         "sqlite" => {
-            let path = if rest.is_empty() { data.join(SQLITE_FILE) } else { PathBuf::from(rest) };
-            let store = SqliteStore::open(&path)?;
+            let store = SqliteStore::open(&sqlite_path(rest, data))?;
             let failed = Some(store.failed());
             Ok(Opened { store: Arc::new(store), failed })
         }
         "postgres" | "postgresql" | "redis" | "rediss" | "convex" => Err(StoreError::Broken(format!(
             "store {scheme}: is not built into this version of Outlast; it has memory: and sqlite:"
         ))),
-        // Without what follows the scheme, which may hold a password.
+        // The message shows only the scheme, because the rest may contain a password.
         _ => Err(StoreError::Broken(format!(
             "unknown store {scheme}: use memory:, sqlite: or sqlite:path/to/file.db"
         ))),
     }
+}
+
+/// Opens only the items of a store, for a command that may run beside a server.
+pub fn open_items(url: &str, data: &Path) -> Result<Arc<dyn Items>, StoreError> {
+    let (scheme, rest) = url.split_once(':').unwrap_or((url, ""));
+    match scheme {
+        "memory" => Err(StoreError::Broken(
+            "the store memory: ends with its server, so another process cannot reach it".into(),
+        )),
+        "sqlite" => Ok(Arc::new(ItemFile::open(&sqlite_path(rest, data))?)),
+        _ => {
+            let store: Arc<dyn Items> = open(url, data)?.store;
+            Ok(store)
+        }
+    }
+}
+
+fn sqlite_path(rest: &str, data: &Path) -> PathBuf {
+    if rest.is_empty() { data.join(SQLITE_FILE) } else { PathBuf::from(rest) }
 }
 
 #[cfg(test)]
@@ -72,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_refused_by_name() {
+    fn an_unknown_store_is_refused_by_name() {
         let data = tempfile::tempdir().unwrap();
         let why = |url| open(url, data.path()).map(|_| ()).unwrap_err().to_string();
         for url in ["postgres://u:secret@host/db", "redis://host", "convex:x"] {

@@ -1,7 +1,7 @@
-//! Who may write to which conversation, for stores that a single process owns.
+//! Which owner may write to which conversation, for stores that belong to a single process.
 //!
-//! Fences come from one counter for all conversations. That makes each larger than any handed out
-//! before without remembering anything about conversations that nobody owns now.
+//! All conversations share one counter for fences, so a new fence is larger than any earlier one, and
+//! nothing needs to be remembered about conversations without an owner.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use outlast_core::{ConversationId, Seq};
 
 use crate::{AppendError, Fence};
 
-/// The owners of now, and the counter that fences come from.
+/// The current owners, and the counter for fences.
 pub(crate) struct Owners {
     latest: u64,
     by_conversation: HashMap<ConversationId, Owner>,
@@ -17,17 +17,17 @@ pub(crate) struct Owners {
 
 struct Owner {
     fence: Fence,
-    // Where the log ends, once somebody looked; kept here because it is needed exactly while owned.
+    // Where the log ends, once it has been looked up. It is needed only while the conversation has an owner.
     last: Option<Seq>,
 }
 
 impl Owners {
-    /// Fences will be larger than `latest`.
+    /// All fences will be larger than `latest`.
     pub(crate) fn after(latest: u64) -> Self {
         Self { latest, by_conversation: HashMap::new() }
     }
 
-    /// Replaces the owner, if there is one.
+    /// Replaces the current owner, if any.
     pub(crate) fn claim(&mut self, conversation: &ConversationId) -> Fence {
         self.latest += 1;
         let fence = Fence(self.latest);
@@ -35,19 +35,30 @@ impl Owners {
         fence
     }
 
-    /// Leaves the conversation without an owner, unless somebody else is it by now.
-    pub(crate) fn release(&mut self, conversation: &ConversationId, fence: Fence) {
-        if self.by_conversation.get(conversation).is_some_and(|owner| owner.fence == fence) {
+    /// Leaves the conversation without an owner; false if somebody else is it by now.
+    pub(crate) fn release(&mut self, conversation: &ConversationId, fence: Fence) -> bool {
+        let owned = self.by_conversation.get(conversation).is_some_and(|owner| owner.fence == fence);
+        if owned {
             self.by_conversation.remove(conversation);
         }
+        owned
     }
 
-    /// Takes ownership away from whoever has it.
+    pub(crate) fn is_owned(&self, conversation: &ConversationId) -> bool {
+        self.by_conversation.contains_key(conversation)
+    }
+
+    /// Takes ownership of everything away.
+    pub(crate) fn evict_all(&mut self) {
+        self.by_conversation.clear();
+    }
+
+    /// Removes the owner, whichever it is.
     pub(crate) fn evict(&mut self, conversation: &ConversationId) {
         self.by_conversation.remove(conversation);
     }
 
-    /// Refuses everybody but the owner; else says where the log ends, if that is known.
+    /// Refuses every fence but the current one. Otherwise returns where the log ends, if that is known.
     pub(crate) fn admit(
         &self,
         conversation: &ConversationId,
@@ -56,12 +67,12 @@ impl Owners {
         match self.by_conversation.get(conversation) {
             Some(owner) if owner.fence == fence => Ok(owner.last),
             Some(owner) => Err(AppendError::Fenced { current: owner.fence }),
-            // Nobody owns it: no fence up to the latest one can be used here again.
+            // There is no owner, so no fence handed out so far is valid here.
             None => Err(AppendError::Fenced { current: Fence(self.latest) }),
         }
     }
 
-    /// Remembers where the log ends, for as long as this owner stays.
+    /// Remembers where the log ends, until the owner changes.
     pub(crate) fn advance(&mut self, conversation: &ConversationId, fence: Fence, last: Seq) {
         if let Some(owner) = self.by_conversation.get_mut(conversation)
             && owner.fence == fence

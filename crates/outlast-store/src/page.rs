@@ -1,34 +1,35 @@
-//! The small rules that every store applies alike: what a sound append is, and where a page ends.
+//! Rules that all stores share: which appends are valid, and where a page ends.
 
 use crate::contract::{Append, AppendError, Change, Document, Listed, Query, StoreError, Table};
+use crate::items::{Item, ListedItems};
 
-/// Panics on an append that breaks the contract. That is a bug in the caller, so it is the caller's task
-/// that panics; written, it would damage the log permanently.
+/// Panics on an append that breaks the contract, because writing it would damage the log permanently. It is
+/// a bug in the caller, so this runs in the caller's task.
 pub(crate) fn assert_sound(append: &Append) {
     let mut expected = append.expected;
     for record in &append.records {
         expected = expected.next();
-        assert_eq!(record.seq, expected, "records of {} must be dense", append.conversation);
+        assert_eq!(record.seq, expected, "records of {} must have no gaps", append.conversation);
         assert!(!record.bytes.contains(&b'\n'), "record {expected} of {} has a newline", append.conversation);
     }
     for change in &append.changes {
         let Change::Put(document) = change else { continue };
         let Document { table, id, due, state, .. } = document;
         assert!(*table == Table::Conversations || state.is_none(), "{table:?} {id} must not have a state");
-        assert!(*table != Table::Messages || due.is_none(), "message {id} must not have a due");
+        assert!(*table != Table::Messages || due.is_none(), "message {id} must not have a due time");
     }
 }
 
-/// The table that a query names, or why it cannot be answered.
+/// The table that a query names, or why the query is invalid.
 pub(crate) fn check(query: &Query) -> Result<Table, StoreError> {
     let table = query.table.ok_or_else(|| StoreError::Broken("a query must name its table".into()))?;
     if table == Table::Messages && query.due_by.is_some() {
-        return Err(StoreError::Broken("messages have no due".into()));
+        return Err(StoreError::Broken("messages have no due time".into()));
     }
     Ok(table)
 }
 
-/// Why a `Put` that keeps the state is refused when there is none.
+/// The error for a `Put` that keeps the state when there is none.
 pub(crate) fn no_state_to_keep(id: &str) -> AppendError {
     AppendError::Broken(format!("conversation {id} does not exist, so its first document needs a state"))
 }
@@ -44,8 +45,7 @@ impl<T> Page<T> {
         Self { items: Vec::new(), room: max_bytes }
     }
 
-    /// Takes an item of this many bytes if there is room, or if it is the first; false once the page is
-    /// complete.
+    /// Adds an item if there is room for it or if it is the first. Returns false once the page is full.
     pub(crate) fn add(&mut self, item: T, bytes: usize) -> bool {
         if bytes > self.room && !self.items.is_empty() {
             return false;
@@ -60,7 +60,8 @@ impl<T> Page<T> {
     }
 }
 
-/// A page of documents that are given in the list's order, one more than wanted if there are more.
+/// Collects a page from documents in the list's order. The caller passes one more document than the page
+/// may hold, to tell whether another page follows.
 pub(crate) struct DocumentPage {
     page: Page<Document>,
     limit: usize,
@@ -72,7 +73,7 @@ impl DocumentPage {
         Self { page: Page::of(max_bytes), limit, more: false }
     }
 
-    /// False once the page is complete and this document was left out.
+    /// Returns false if the page is full and this document was left out.
     pub(crate) fn add(&mut self, document: Document) -> bool {
         let bytes = document.body.len();
         self.more = self.page.items.len() >= self.limit || !self.page.add(document, bytes);
@@ -94,5 +95,35 @@ impl DocumentPage {
         let mut documents = self.page.into_items();
         documents.reverse();
         (documents, self.more)
+    }
+}
+
+/// A page of items that are given in the list's order, one more than wanted if there are more.
+pub(crate) struct ItemPage {
+    page: Page<Item>,
+    limit: usize,
+    more: bool,
+}
+
+impl ItemPage {
+    pub(crate) fn new(limit: usize, max_bytes: usize) -> Self {
+        Self { page: Page::of(max_bytes), limit, more: false }
+    }
+
+    /// False once the page is complete and this item was left out.
+    pub(crate) fn add(&mut self, item: Item) -> bool {
+        let bytes = item.body.len();
+        self.more = self.page.items.len() >= self.limit || !self.page.add(item, bytes);
+        !self.more
+    }
+
+    pub(crate) fn into_listed(self, by_due: bool) -> ListedItems {
+        let items = self.page.into_items();
+        let last = items.last().filter(|_| self.more);
+        let next = last.map(|last| {
+            let key = if by_due { last.due.unwrap_or_default() } else { last.order };
+            (key, last.id.clone())
+        });
+        ListedItems { items, next }
     }
 }

@@ -1,9 +1,9 @@
 //! The embedded default: one SQLite file, one process, no server.
 //!
 //! One thread writes. It gathers the appends of all conversations into one transaction, so that a
-//! thousand streams share each fsync, and answers only after the commit. Readers stand beside it on their
-//! own connections and see committed transactions only. What is written first lands in `recent`, an
-//! append-only table; chunks of it are settled into `log`, keyed by conversation, between commits.
+//! thousand streams share each fsync, and replies only after the commit. Readers have their own connections
+//! and see only committed transactions. New records go into `recent`, an append-only table. Between commits
+//! they are settled: copied into `log` as larger chunks, keyed by conversation.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,12 +11,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use outlast_core::{ConversationId, Seq};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::contract::{
-    Append, AppendError, Document, Fence, Listed, Loaded, Newest, Query, Record, Store, StoreError, Table,
+    Append, AppendError, ClaimError, Document, Fence, InstanceId, Listed, Loaded, Mail, MailId, Newest,
+    Query, Record, Store, StoreError, Table,
 };
+use crate::mailbox::Mailbox;
 use crate::owners::Owners;
 use crate::page;
 use crate::wakes::Wakes;
@@ -26,6 +29,7 @@ mod chunk;
 mod documents;
 mod failure;
 mod hot;
+mod items;
 mod opening;
 mod pace;
 mod private;
@@ -37,24 +41,25 @@ mod wal;
 mod writer;
 
 use hot::HotIndex;
+pub(crate) use items::ItemFile;
 use readers::Readers;
 use writer::Command;
 
 /// Limits of a [`SqliteStore`]. The defaults are for a server; tests make them tiny.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Connections that read, and so how many reads go on at once; the others wait.
+    /// The number of reading connections, and so of concurrent reads. Further reads wait.
     pub readers: usize,
-    /// Calls that may wait for the writer; the next ones wait to be let in.
+    /// How many calls may be queued for the writer. Further calls wait for a place in the queue.
     pub queue: usize,
-    /// A conversation's recent records are settled together once they are this many bytes: large enough
-    /// that a long log is few rows, small enough that a reader at the tail reads little it does not want.
+    /// A conversation's recent records are settled once they have this many bytes: large enough that a long
+    /// log has few rows, small enough that a reader at the tail reads little that it does not need.
     pub chunk_bytes: usize,
-    /// The oldest recent records are settled when there are more bytes than this of them, ...
+    /// The oldest recent records are settled when all recent records together exceed this many bytes.
     pub hot_bytes: usize,
-    /// ... or more rows than this, each of which costs about 100 bytes of memory.
+    /// The same for the number of rows. Each row costs about 100 bytes of memory.
     pub hot_rows: usize,
-    /// Under load, commits begin this far apart.
+    /// The time between the starts of two commits under load.
     pub frame: Duration,
     /// The file may not grow beyond this many pages; for tests of a full disk.
     pub max_pages: Option<u32>,
@@ -74,20 +79,22 @@ impl Default for Options {
     }
 }
 
-/// Keeps everything in one file. Dropping it waits for what the writer has begun.
+/// Keeps everything in one file. Dropping it waits until the writer has finished.
 pub struct SqliteStore {
+    instance: InstanceId,
     shared: Arc<Shared>,
     readers: Arc<Readers>,
-    // Both are there until the store is dropped; taken then, in this order, so that the writer ends.
+    // `None` only while the store is dropped: first the sender goes, so that the writer ends, then its thread.
     commands: Option<mpsc::Sender<Command>>,
     writer: Option<JoinHandle<()>>,
 }
 
-/// What the writer and the callers' tasks both touch, each lock for a few lines.
+/// Shared by the writer and the callers' tasks. Each lock is held for a few lines only.
 struct Shared {
     ownership: Mutex<Ownership>,
     hot: Mutex<HotIndex>,
     wakes: Wakes,
+    mailbox: Mailbox,
     /// The number of the last batch that is over, one way or the other.
     finished: watch::Sender<u64>,
     failed: watch::Sender<bool>,
@@ -98,17 +105,16 @@ struct Gone;
 
 struct Ownership {
     owners: Owners,
-    /// The number of the last batch whose fences were judged.
+    /// The number of the last batch whose fences were checked.
     judged: u64,
 }
 
 impl SqliteStore {
-    /// Opens or creates the file and takes it for this process alone.
+    /// Opens or creates the file and locks it, so that no other process can use it.
     pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
         Self::open_with(path, Options::default())
     }
 
-    /// Opens with other limits than the default ones.
     pub fn open_with(path: &Path, options: Options) -> Result<SqliteStore, StoreError> {
         let opened = opening::open(path, &options)?;
         let readers = Readers::open(path, &options)?;
@@ -125,16 +131,18 @@ impl SqliteStore {
         };
         let writer = writer::start(parts, waiting, Arc::clone(&shared))?;
         let readers = Arc::new(readers);
-        Ok(Self { shared, readers, commands: Some(commands), writer: Some(writer) })
+        // The file's lock keeps every other process out, so there is only one.
+        let instance = InstanceId("sqlite".to_owned());
+        Ok(Self { instance, shared, readers, commands: Some(commands), writer: Some(writer) })
     }
 
-    /// Turns true when the disk has failed under the writer. Nothing is written any more; reads go on.
-    /// The process should end, so that the next one finds out what is on the disk.
+    /// Becomes true when the disk has failed. After that nothing is written; reads continue. The process
+    /// should exit, so that the next one finds out what is on the disk.
     pub fn failed(&self) -> watch::Receiver<bool> {
         self.shared.failed.subscribe()
     }
 
-    /// Settles everything there is to settle now instead of in idle moments. For tests.
+    /// Settles everything now instead of when the writer is idle. For tests.
     #[doc(hidden)]
     pub async fn settle(&self) -> Result<(), StoreError> {
         self.ask(|answer| Command::Settle { answer }).await
@@ -144,15 +152,22 @@ impl SqliteStore {
         &self,
         command: impl FnOnce(oneshot::Sender<Result<(), StoreError>>) -> Command,
     ) -> Result<(), StoreError> {
-        let gone = |_| StoreError::Broken("the storage writer has ended, restart".into());
+        let gone = |_| StoreError::Broken("the storage writer has stopped; restart the server".into());
         let (answer, answered) = oneshot::channel();
-        self.send(command(answer)).await.map_err(gone)?;
+        self.command(command(answer)).await.map_err(gone)?;
         answered.await.map_err(|_| gone(Gone))?
     }
 
-    async fn send(&self, command: Command) -> Result<(), Gone> {
+    /// Returns once every batch up to this one is over.
+    async fn wait_for_batch(&self, judged: u64) -> Result<(), StoreError> {
+        let mut finished = self.shared.finished.subscribe();
+        let waited = finished.wait_for(|finished| *finished >= judged).await;
+        waited.map(|_| ()).map_err(|_| StoreError::Broken("the storage writer has ended, restart".into()))
+    }
+
+    async fn command(&self, command: Command) -> Result<(), Gone> {
         let may_hurry = command.waiting().may_hurry();
-        let commands = self.commands.as_ref().expect("there until the store is dropped");
+        let commands = self.commands.as_ref().expect("set until the store is dropped");
         commands.send(command).await.map_err(|_| Gone)?;
         if may_hurry && let Some(writer) = &self.writer {
             writer.thread().unpark();
@@ -180,7 +195,7 @@ impl Store for SqliteStore {
         // A writer that is gone may have taken earlier appends with it, but surely not this one; still it
         // is unconfirmed, because trying again cannot help.
         let gone = |_| AppendError::Unconfirmed("the storage writer has ended, restart".into());
-        self.send(Command::Append { append, answer }).await.map_err(gone)?;
+        self.command(Command::Append { append, answer }).await.map_err(gone)?;
         answered.await.map_err(|_| gone(Gone))?
     }
 
@@ -211,26 +226,75 @@ impl Store for SqliteStore {
     async fn list(&self, query: Query) -> Result<Listed, StoreError> {
         let table = page::check(&query)?;
         let by_due = query.due_by.is_some();
-        let list = move |db: &mut _| documents::list(db, table, &query).map_err(failure::broken);
+        let shared = Arc::clone(&self.shared);
+        let list = move |db: &mut _| {
+            let is_owned = |conversation: &_| shared.ownership().owners.is_owned(conversation);
+            documents::list(db, table, &query, is_owned).map_err(failure::broken)
+        };
         Ok(self.readers.with(list).await?.into_listed(by_due))
     }
 
-    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, StoreError> {
+    fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// Changes nothing: no other instance can open the file, so none can take anything over.
+    async fn renew(&self, _lease: Duration) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn leave(&self) -> Result<(), StoreError> {
+        let judged = {
+            let mut ownership = self.shared.ownership();
+            ownership.owners.evict_all();
+            ownership.judged
+        };
+        self.shared.mailbox.leave(&self.instance);
+        self.wait_for_batch(judged).await
+    }
+
+    async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError> {
         let (fence, judged) = {
             let mut ownership = self.shared.ownership();
             (ownership.owners.claim(conversation), ownership.judged)
         };
         // An append of the former owner may have been judged already and not be committed yet. The new
         // owner must not look at the log before that is over, or the log would move under it.
-        let mut finished = self.shared.finished.subscribe();
-        let waited = finished.wait_for(|finished| *finished >= judged).await;
-        waited.map_err(|_| StoreError::Broken("the storage writer has ended, restart".into()))?;
+        self.wait_for_batch(judged).await?;
         Ok(fence)
     }
 
-    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<(), StoreError> {
+    async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<bool, StoreError> {
         self.shared.ownership().owners.release(conversation, fence);
+        Ok(!self.shared.mailbox.of(conversation, |_| true).is_empty())
+    }
+
+    async fn send(&self, mail: Mail) -> Result<(), StoreError> {
+        self.shared.mailbox.send(&self.instance, mail);
         Ok(())
+    }
+
+    async fn mail_waiting(&self) -> Result<Vec<ConversationId>, StoreError> {
+        let mut waiting = self.shared.mailbox.waiting(|_| true);
+        waiting.retain(|conversation| self.shared.ownership().owners.is_owned(conversation));
+        Ok(waiting)
+    }
+
+    async fn mail(&self, conversation: &ConversationId) -> Result<Vec<Mail>, StoreError> {
+        Ok(self.shared.mailbox.of(conversation, |_| true))
+    }
+
+    async fn reply(&self, mail: &MailId) -> Result<Option<Bytes>, StoreError> {
+        Ok(self.shared.mailbox.reply(mail))
+    }
+
+    async fn forget(&self, mail: &MailId) -> Result<(), StoreError> {
+        self.shared.mailbox.forget(mail);
+        Ok(())
+    }
+
+    fn watch_mail(&self) -> watch::Receiver<()> {
+        self.shared.mailbox.watch()
     }
 
     fn watch(&self, conversation: &ConversationId) -> watch::Receiver<Seq> {
@@ -254,12 +318,13 @@ impl Shared {
             ownership: Mutex::new(Ownership { owners, judged: 0 }),
             hot: Mutex::new(hot),
             wakes: Wakes::default(),
+            mailbox: Mailbox::default(),
             finished: watch::Sender::new(0),
             failed: watch::Sender::new(false),
         }
     }
 
-    // Every critical section leaves its value whole, so a panic elsewhere does not spoil it.
+    // Every critical section leaves its value consistent, so a poisoned lock can be used.
     fn ownership(&self) -> MutexGuard<'_, Ownership> {
         self.ownership.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -269,7 +334,7 @@ impl Shared {
     }
 }
 
-/// SQLite's integers are signed. No seq comes near the difference, but a caller may mean "to the end".
+/// SQLite's integers are signed. No seq gets that large, but a caller may pass `u64::MAX` for "to the end".
 fn sql_int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,7 @@
-//! The conformance suite: what the contract says, as tests that every store passes.
+//! The conformance suite: tests of the contract that every store must pass.
 //!
-//! A store joins with one [`Subject`] and one call of [`conformance!`](crate::conformance), which makes
-//! each case a test of its own.
+//! A store needs one [`Subject`] and one call of [`conformance!`](crate::conformance), which turns each case
+//! into a separate test.
 
 use std::sync::Arc;
 
@@ -9,33 +9,40 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use outlast_core::{ConversationId, Seq, UserId};
 
+use crate::MemoryStore;
 use crate::contract::{Append, Change, Document, Fence, Record, Store, Table};
 
 pub mod appends;
 pub mod documents;
+pub mod instances;
+pub mod items;
+pub mod limits;
+pub mod mail;
 pub mod ownership;
 pub mod reads;
 pub mod removal;
 
-/// A store under test, empty at first.
+/// A store under test, initially empty.
 #[async_trait]
 pub trait Subject: Send {
-    /// The store.
     fn store(&self) -> Arc<dyn Store>;
 
-    /// Closes the store and opens it again, as a restart would; nothing for a store that forgets.
-    /// Nobody else may hold the store meanwhile.
+    /// Closes the store and opens it again, as a restart would. Does nothing for a store that is not durable.
+    /// The caller must not hold the store meanwhile.
     async fn reopen(&mut self);
+
+    /// Another instance's handle to the same store; `None` where a second process is kept out.
+    async fn another(&self) -> Option<Arc<dyn Store>>;
 
     /// Whether what was appended is still there after `reopen`.
     fn durable(&self) -> bool;
 
-    /// Lets the store move what it holds to where it will stay, if it does such a thing on its own time.
+    /// Runs the store's background housekeeping now, if it has any.
     async fn settle(&mut self) {}
 }
 
 /// The memory store as a subject.
-pub struct Memory(pub Arc<dyn Store>);
+pub struct Memory(pub Arc<MemoryStore>);
 
 #[async_trait]
 impl Subject for Memory {
@@ -44,6 +51,10 @@ impl Subject for Memory {
     }
 
     async fn reopen(&mut self) {}
+
+    async fn another(&self) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(self.0.join("two")))
+    }
 
     fn durable(&self) -> bool {
         false
@@ -60,19 +71,19 @@ macro_rules! conformance {
             a_refused_append_leaves_nothing_behind
             a_wrong_expected_seq_is_a_conflict
             an_append_cannot_be_written_twice
-            appends_of_many_conversations_go_on_side_by_side
-            appends_on_their_way_together_are_each_judged
+            appends_of_many_conversations_run_concurrently
+            concurrent_appends_are_each_checked
             what_was_acknowledged_survives_a_restart
         );
         $crate::conformance!(@cases $subject; reads:
             a_page_is_limited_by_bytes_but_never_empty
             pages_join_without_holes
             reading_past_the_end_finds_nothing
-            load_knows_nothing_of_a_conversation_without_a_document
-            load_gives_what_follows_the_document
-            load_gives_the_newest_messages_in_order
-            load_gives_messages_up_to_a_number_of_bytes
-            load_is_one_consistent_look
+            load_finds_no_conversation_without_a_document
+            load_returns_the_records_after_the_document
+            load_returns_the_newest_messages_in_order
+            load_limits_messages_by_bytes
+            load_is_one_consistent_snapshot
             watchers_are_woken
         );
         $crate::conformance!(@cases $subject; documents:
@@ -89,22 +100,51 @@ macro_rules! conformance {
             a_put_without_a_state_needs_a_conversation
             documents_survive_a_restart
         );
+        $crate::conformance!(@cases $subject; items:
+            an_item_comes_back_as_it_was_written
+            a_write_names_the_version_it_replaces
+            of_many_writers_of_one_version_one_succeeds
+            an_item_is_removed_once
+            items_are_listed_newest_first_and_page
+            a_page_of_items_is_limited_by_bytes_but_never_empty
+            items_of_one_user_are_listed_alone
+            items_that_are_due_are_listed_oldest_first
+            items_survive_a_restart
+        );
         $crate::conformance!(@cases $subject; ownership:
-            a_claim_shuts_the_former_owner_out
+            a_claim_shuts_out_the_previous_owner
             fences_only_grow
             a_released_fence_writes_nothing
             a_stale_release_is_harmless
             conversations_have_separate_owners
             a_claim_never_overlaps_an_append
         );
+        $crate::conformance!(@cases $subject; instances:
+            b1_a_lease_keeps_other_instances_away
+            b8_what_an_expired_instance_held_is_taken_over_and_it_can_write_nothing
+            an_instance_that_leaves_gives_everything_up
+            what_is_due_and_unowned_is_listed
+        );
+        $crate::conformance!(@cases $subject; mail:
+            i19_mail_is_answered_in_the_append_that_carries_it_out
+            a_refused_append_leaves_mail_unanswered
+            sending_the_same_mail_again_changes_nothing
+            a_release_says_whether_mail_waits
+            mail_of_an_instance_that_left_is_not_delivered
+            mail_wakes_both_sides
+        );
+        $crate::conformance!(@cases $subject; limits:
+            b4_an_append_over_a_limit_writes_nothing
+            b4_starts_at_once_never_pass_a_limit_together
+        );
         $crate::conformance!(@cases $subject; removal:
             trim_leaves_a_hole
             trim_may_take_everything
-            trim_ignores_what_is_not_there
+            trim_ignores_missing_records
             trimmed_records_stay_away_after_a_restart
             delete_removes_everything_of_one_conversation
-            delete_shuts_the_owner_out
-            a_deleted_conversation_begins_anew
+            delete_shuts_out_the_owner
+            a_deleted_conversation_can_be_created_again
             deleted_stays_deleted_after_a_restart
         );
     };
@@ -142,10 +182,12 @@ pub fn append(conversation: &ConversationId, fence: Fence, expected: u64, lines:
         expected: Seq(expected),
         records,
         changes: Vec::new(),
+        replies: Vec::new(),
+        limits: Vec::new(),
     }
 }
 
-/// A document with the given keys, and something in every other field.
+/// A document with the given keys, and a value in every other field.
 pub fn document(table: Table, id: &str, conversation: &ConversationId, order: i64) -> Document {
     Document {
         table,
@@ -190,7 +232,7 @@ pub fn texts(records: &[Record]) -> Vec<(u64, String)> {
     records.iter().map(|record| (record.seq.0, String::from_utf8_lossy(&record.bytes).into_owned())).collect()
 }
 
-/// What `texts` gives for these.
+/// The expected result of `texts`.
 pub fn lines(expected: &[(u64, &str)]) -> Vec<(u64, String)> {
     expected.iter().map(|(seq, line)| (*seq, (*line).to_owned())).collect()
 }

@@ -1,7 +1,7 @@
-//! Wake-ups for those who watch a conversation inside this process.
+//! Wakes the watchers of a conversation in this process.
 //!
-//! Almost nobody watches almost all of the time, so a wake must cost next to nothing when nobody does,
-//! and a conversation that is no longer watched must leave nothing behind.
+//! Most conversations are not watched most of the time. So a wake-up without watchers must cost almost
+//! nothing, and a conversation that is no longer watched must not use memory.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,14 +10,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use outlast_core::{ConversationId, Seq};
 use tokio::sync::watch;
 
-/// Abandoned entries are swept when the map has doubled, and never below this size.
+/// Unused entries are removed when the map has doubled, but never below this size.
 const SWEEP_FROM: usize = 64;
 
-/// Who waits for which conversation.
+/// The watchers of each conversation.
 #[derive(Default)]
 pub(crate) struct Wakes {
     senders: Mutex<Senders>,
-    // A copy of the map's size, so that a wake nobody waits for takes no lock.
+    // A copy of the map's size, so that a wake-up without any watcher takes no lock.
     watched: AtomicUsize,
 }
 
@@ -28,11 +28,11 @@ struct Senders {
 }
 
 impl Wakes {
-    /// A receiver that changes with every later wake of this conversation.
+    /// A receiver that changes with every later wake-up of this conversation.
     pub(crate) fn watch(&self, conversation: &ConversationId) -> watch::Receiver<Seq> {
         let mut senders = self.lock();
         if senders.by_conversation.len() >= senders.sweep_at {
-            // Conversations that nobody writes to are never woken, so a wake cannot be what prunes them.
+            // Removed here and not in `wake`, because an idle conversation is never woken.
             senders.by_conversation.retain(|_, sender| sender.receiver_count() > 0);
             senders.sweep_at = (senders.by_conversation.len() * 2).max(SWEEP_FROM);
         }
@@ -45,7 +45,7 @@ impl Wakes {
         receiver
     }
 
-    /// Wakes the watchers of one conversation. To be called after the change can be read.
+    /// Wakes the watchers of one conversation. Call it once the change can be read.
     pub(crate) fn wake(&self, conversation: &ConversationId, last: Seq) {
         self.wake_all([(conversation, last)]);
     }
@@ -68,7 +68,7 @@ impl Wakes {
     }
 
     fn lock(&self) -> MutexGuard<'_, Senders> {
-        // Every critical section leaves the map whole, so a panic elsewhere does not spoil it.
+        // Every critical section leaves the map consistent, so a poisoned lock can be used.
         self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_watches_is_forgotten() {
+    fn unwatched_conversations_are_forgotten() {
         let wakes = Wakes::default();
         for n in 0..10 * SWEEP_FROM {
             drop(wakes.watch(&ConversationId::from(format!("c{n}"))));

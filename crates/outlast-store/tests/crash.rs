@@ -1,8 +1,8 @@
-//! Killed at every fault point, again and again in the same folder: what was acknowledged is there, byte
-//! for byte, the log has no holes, and the next owner goes on.
+//! Kills a process at every fault point, repeatedly in the same folder. Acknowledged records are there, byte
+//! for byte, the log has no holes, and the next owner continues.
 //!
-//! The writer is this same test binary, started as a process of its own that aborts itself. That proves
-//! what survives the process; what survives the machine is up to fsync.
+//! The writer is this same test binary, started as a separate process that aborts itself. That proves what
+//! survives the process. What survives the machine depends on fsync.
 #![cfg(feature = "fault-points")]
 #![allow(clippy::unwrap_used)]
 
@@ -43,18 +43,18 @@ fn what_was_acknowledged_survives_a_crash_at_every_point() {
         let folder = tempfile::tempdir().unwrap();
         let mut crashes = 0;
         for hit in [1, 2, 5] {
-            // The points in `open` are passed once in each process.
+            // The points in `open` are reached once in each process.
             let hit = if point.starts_with("open.") { 1 } else { hit };
             crashes += usize::from(!run_writer(folder.path(), &format!("{point}:{hit}")));
             check(folder.path(), point);
         }
-        assert_eq!(crashes, 3, "{point} was reached in every run");
-        assert!(run_writer(folder.path(), "none"), "a healthy run ends well after {point}");
+        assert_eq!(crashes, 3, "{point} was not reached in every run");
+        assert!(run_writer(folder.path(), "none"), "a run without faults failed after {point}");
         check(folder.path(), point);
     }
 }
 
-/// Whether the writer came to its end.
+/// Returns whether the writer finished.
 fn run_writer(folder: &Path, fault: &str) -> bool {
     let mut writer = Command::new(std::env::current_exe().unwrap());
     writer.args(["--exact", "the_writer_process", "--ignored", "--quiet"]);
@@ -62,7 +62,7 @@ fn run_writer(folder: &Path, fault: &str) -> bool {
     writer.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
 }
 
-/// What each conversation's log must at least hold: written down by the writer after each answer.
+/// The file in which the writer notes each acknowledged record of a conversation.
 fn acknowledged(folder: &Path, c: usize) -> PathBuf {
     folder.join(format!("acknowledged-{c}"))
 }
@@ -86,13 +86,13 @@ fn check(folder: &Path, point: &str) {
             assert!(found.len() as u64 >= acknowledged, "after {point}: {acknowledged} were acknowledged");
             let document = store.get(Table::Conversations, id.as_str()).await.unwrap();
             let reflected = document.map_or(0, |document| document.seq.0);
-            assert_eq!(reflected, found.len() as u64, "after {point}: document and log changed together");
+            assert_eq!(reflected, found.len() as u64, "after {point}: document and log disagree");
         }
     });
 }
 
 #[test]
-#[ignore = "started by the test above, as a process"]
+#[ignore = "started as a process by the test above"]
 fn the_writer_process() {
     let Some(folder) = std::env::var_os("OUTLAST_CRASH_FOLDER").map(PathBuf::from) else { return };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -118,7 +118,7 @@ async fn create_and_delete(store: &SqliteStore) {
     loop {
         match store.append(create()).await {
             Ok(()) => break,
-            // A crashed process left its removal to this one, or crashed before it.
+            // This start finishes a removal that a crashed process left behind.
             Err(AppendError::Unavailable(_)) => tokio::task::yield_now().await,
             Err(AppendError::Conflict { .. }) => break,
             Err(error) => panic!("{error}"),
@@ -132,7 +132,7 @@ async fn write(store: &SqliteStore, folder: &Path, c: usize) {
     let id = conversation(&format!("c{c}"));
     let fence = store.claim(&id).await.unwrap();
     let mut last = suite::all(store, &id).await.len() as u64;
-    // One byte for each acknowledged record; what an earlier run wrote without hearing of it counts too.
+    // One byte for each acknowledged record. Records that an earlier run wrote without a reply count too.
     let mut acknowledged = File::create(acknowledged(folder, c)).unwrap();
     acknowledged.write_all(&vec![b'.'; last as usize]).unwrap();
     for n in 0..APPENDS {

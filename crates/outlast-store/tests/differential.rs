@@ -1,5 +1,5 @@
-//! Random operations give the same answers from the memory store and from SQLite, which is closed and
-//! opened again in between, and settles with tiny limits or when told to.
+//! Random operations have the same results in the memory store and in SQLite. SQLite is reopened in between,
+//! and settles with tiny limits or on request.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use outlast_core::{ConversationId, Seq, UserId};
+use outlast_store::suite::items::item;
 use outlast_store::suite::{conversation, document};
 use outlast_store::{
-    Append, AppendError, Change, Document, Fence, MemoryStore, Newest, Query, Record, SqliteOptions,
-    SqliteStore, Store, Table,
+    Append, AppendError, Change, Document, Fence, Item, ItemQuery, MemoryStore, Newest, Query, Record,
+    SqliteOptions, SqliteStore, Store, Table,
 };
 use proptest::prelude::*;
 
 const TABLES: [Table; 3] = [Table::Conversations, Table::Messages, Table::Generations];
 const STATUSES: [&str; 3] = ["", "running", "done"];
 
-/// A table, a name, a status or a removal, and for a conversation whether its state changes.
+/// A table, a name, a status or a removal, and whether a conversation's state changes.
 type Changed = (usize, usize, usize, bool);
 
 #[derive(Clone, Debug)]
@@ -32,6 +33,9 @@ enum Step {
     Due { conversations: bool, by: i64, page: (usize, usize) },
     Trim { c: usize, first: u64, last: u64 },
     Delete { c: usize },
+    PutItem { id: usize, version: u64, n: i64 },
+    RemoveItem { id: usize },
+    ListItems { by_user: bool, due_by: Option<i64>, page: (usize, usize) },
     Settle,
     Reopen,
 }
@@ -55,23 +59,28 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..3_usize, 0..4_usize).prop_map(|(table, id)| Step::Get { table, id }),
         2 => (0..3_usize, any::<bool>(), prop::option::of(c.clone()), prop::option::of(0..3_usize), page.clone())
             .prop_map(|(table, by_user, c, status, page)| Step::List { table, by_user, c, status, page }),
-        2 => (any::<bool>(), 0..20_i64, page)
+        2 => (any::<bool>(), 0..20_i64, page.clone())
             .prop_map(|(conversations, by, page)| Step::Due { conversations, by, page }),
         2 => (c.clone(), 0..40_u64, 0..15_u64)
             .prop_map(|(c, first, more)| Step::Trim { c, first, last: first + more }),
         1 => c.prop_map(|c| Step::Delete { c }),
+        4 => (0..4_usize, prop_oneof![3 => Just(0_u64), 1 => 1..4_u64], 0..20_i64)
+            .prop_map(|(id, version, n)| Step::PutItem { id, version, n }),
+        1 => (0..4_usize).prop_map(|id| Step::RemoveItem { id }),
+        2 => (any::<bool>(), prop::option::of(0..20_i64), page)
+            .prop_map(|(by_user, due_by, page)| Step::ListItems { by_user, due_by, page }),
         2 => Just(Step::Settle),
         1 => Just(Step::Reopen),
     ]
 }
 
-/// The two stores, and what a caller of both would remember.
+/// The two stores, and what their caller remembers.
 struct Pair<'a> {
     path: &'a Path,
     options: SqliteOptions,
     memory: MemoryStore,
     sqlite: Option<SqliteStore>,
-    /// The newest fence of each conversation, from each store, and the one before.
+    /// For each conversation and store, the newest fence and the one before it.
     fences: [[(Fence, Fence); 2]; 3],
     ends: [u64; 3],
 }
@@ -175,6 +184,18 @@ impl<'a> Pair<'a> {
                 }
                 self.ends[c] = 0;
             }
+            Step::PutItem { id, version, n } => self.put_item(id, version, n).await,
+            Step::RemoveItem { id } => {
+                let [memory, sqlite] = self.stores();
+                let id = format!("i{id}");
+                let expected = memory.remove_item("kind", &id).await.unwrap();
+                assert_eq!(sqlite.remove_item("kind", &id).await.unwrap(), expected);
+            }
+            Step::ListItems { by_user, due_by, page: (limit, max_bytes) } => {
+                let user = by_user.then(|| UserId::from("u1"));
+                let query = ItemQuery { user, due_by, max_bytes, ..ItemQuery::newest("kind", limit) };
+                self.compare_items(query).await;
+            }
             Step::Settle => self.sqlite.as_ref().unwrap().settle().await.unwrap(),
             Step::Reopen => self.reopen().await,
         }
@@ -194,6 +215,8 @@ impl<'a> Pair<'a> {
                 expected: Seq(expected),
                 records: records.clone(),
                 changes: changes.clone(),
+                replies: Vec::new(),
+                limits: Vec::new(),
             };
             answers.push(match store.append(append).await {
                 Ok(()) => "written".to_owned(),
@@ -209,13 +232,42 @@ impl<'a> Pair<'a> {
 
     fn change(&self, c: usize, (table, name, kind, with_state): Changed, last: u64) -> Change {
         let table = TABLES[table];
-        // A conversation's document bears its id; others come and go, and may move between conversations.
+        // A conversation's document has its id. The others may move between conversations.
         let name = if table == Table::Conversations { format!("c{c}") } else { format!("d{name}") };
         let Some(status) = STATUSES.get(kind) else { return Change::Remove(table, name) };
         let fixed = document(table, &name, &id(c), name.len() as i64 + last as i64 / 7);
         let state = fixed.state.filter(|_| with_state).map(|state| format!("{state} at {last}"));
         let due = if table == Table::Messages || last.is_multiple_of(3) { None } else { Some(last as i64) };
         Change::Put(Document { status: (*status).to_owned(), seq: Seq(last), due, state, ..fixed })
+    }
+
+    async fn put_item(&self, id: usize, version: u64, n: i64) {
+        let item = Item {
+            user: UserId::from(format!("u{}", n % 2)),
+            due: (n % 3 > 0).then_some(n),
+            version,
+            body: format!(r#"{{"n":"{}"}}"#, "x".repeat(n as usize)),
+            ..item("kind", &format!("i{id}"), n / 2)
+        };
+        let mut answers = Vec::new();
+        for store in self.stores() {
+            answers.push(store.put_item(item.clone()).await.map_err(|error| error.to_string()));
+        }
+        assert_eq!(answers[0], answers[1]);
+    }
+
+    /// All pages of it.
+    async fn compare_items(&self, mut query: ItemQuery) {
+        let [memory, sqlite] = self.stores();
+        loop {
+            let expected = memory.list_items(query.clone()).await.unwrap();
+            assert_eq!(sqlite.list_items(query.clone()).await.unwrap(), expected);
+            for item in &expected.items {
+                assert_eq!(sqlite.get_item("kind", &item.id).await.unwrap().as_ref(), Some(item));
+            }
+            let Some(next) = expected.next else { return };
+            query.after = Some(next);
+        }
     }
 
     async fn reopen(&mut self) {
@@ -234,6 +286,7 @@ impl<'a> Pair<'a> {
             assert_eq!(sqlite.read(&id(c), Seq::ZERO, usize::MAX).await.unwrap(), expected);
             self.compare_load(c, Newest::of(2)).await;
         }
+        self.compare_items(ItemQuery::newest("kind", 100)).await;
         for table in TABLES {
             self.compare_list(Query { table: Some(table), limit: 100, ..Query::default() }).await;
         }
@@ -246,7 +299,6 @@ impl<'a> Pair<'a> {
         assert_eq!(format!("{found:?}"), format!("{expected:?}"));
     }
 
-    /// All pages of it.
     async fn compare_list(&self, mut query: Query) {
         let [memory, sqlite] = self.stores();
         loop {

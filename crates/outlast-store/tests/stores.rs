@@ -1,4 +1,4 @@
-//! Every store passes the same suite.
+//! Runs the conformance suite against every store.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ mod sqlite {
     }));
 }
 
-/// The same with limits so small that records are settled and cut off all the time.
+/// With limits so small that records are settled and cut off all the time.
 mod tiny_sqlite {
     use super::*;
 
@@ -72,6 +72,10 @@ impl Subject for Sqlite {
         assert_eq!(Arc::strong_count(&store), 1, "the test still holds the store");
         drop(store);
         self.store = Some(Arc::new(SqliteStore::open_with(&self.path, self.options.clone()).unwrap()));
+    }
+
+    async fn another(&self) -> Option<Arc<dyn Store>> {
+        None
     }
 
     fn durable(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Everything an operator can set. `load` reads it; each section has its own type, and its `Default` is the
-//! one place where a default is written.
+//! The settings. `load` reads them. Each section has its own type, and its `Default` is the one place where
+//! defaults are written.
 
 mod duration;
 mod load;
@@ -16,6 +16,7 @@ use outlast_core::{Durability, Recovery, Retention, Rules};
 use outlast_engine::Settings;
 use serde::Deserialize;
 
+pub(crate) use duration::parse as parse_duration;
 pub(crate) use load::Sources;
 pub(crate) use models::{Continuation, ModelConfig, Upstream};
 
@@ -76,14 +77,14 @@ impl Config {
         }
     }
 
-    /// The models that continue a broken attempt from its last word.
+    /// The models that continue a failed attempt from its last word.
     fn prefilled(&self) -> BTreeSet<String> {
         let prefills = |upstream: &Upstream| upstream.continuation == Continuation::Prefill;
         let names = self.models.iter().filter(|(_, model)| model.upstream().is_some_and(prefills));
         names.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Settings that were given although nothing here uses them yet: this version runs no tools.
+    /// Settings that were given but have no effect, because this version runs no tools.
     pub(crate) fn without_effect(&self) -> Vec<&'static str> {
         let candidates = [
             ("sandbox", &self.sandbox),

@@ -1,5 +1,6 @@
-//! The command `outlast`: reads the settings, opens the store, and serves until it is told to stop.
+//! The command `outlast`: reads the settings, opens the store, and serves until it is stopped.
 
+mod auth;
 mod config;
 mod http;
 mod models;
@@ -14,13 +15,14 @@ use clap::{Args, Parser, Subcommand};
 use outlast_engine::{Clock, Engine, Ids, Parts};
 use tracing_subscriber::EnvFilter;
 
+use crate::auth::{Auth, KeysCommand};
 use crate::config::{Config, Sources};
 use crate::server::Server;
 
-/// The server did not start: a setting, the store or the address is wrong. Also what clap exits with.
+/// The exit code if a setting, the store or the address prevents the start. Clap uses the same code.
 const DID_NOT_START: u8 = 2;
 
-/// A server that owns AI generations: they finish whatever clients do.
+/// A server that owns AI generations: they finish even if clients disconnect.
 #[derive(Parser)]
 #[command(version, about, args_conflicts_with_subcommands = true)]
 struct Cli {
@@ -34,41 +36,69 @@ struct Cli {
 enum Command {
     /// Start the server (the default).
     Serve(Serve),
+    /// Create, list or revoke API keys, also while the server runs.
+    Keys {
+        #[command(subcommand)]
+        command: KeysCommand,
+        #[command(flatten)]
+        settings: SettingsFlags,
+    },
 }
 
 #[derive(Args)]
 struct Serve {
-    /// Settings file in TOML
-    #[arg(long, env = "OUTLAST_CONFIG", value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Any setting, for example --set limits.body_bytes=65536; can be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
+    #[command(flatten)]
+    settings: SettingsFlags,
     /// Address to listen on; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Data folder
-    #[arg(long, value_name = "FOLDER")]
-    data: Option<PathBuf>,
-    /// Store, for example memory: or sqlite:PATH
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
-    /// Listen on an address that others can reach, although nobody has to log in
+    /// Listen on an address that others can reach, or behind a proxy, although nobody has to log in
     #[arg(long)]
     insecure: bool,
 }
 
+/// What every command takes.
+#[derive(Args)]
+struct SettingsFlags {
+    /// Settings file in TOML
+    #[arg(long, env = "OUTLAST_CONFIG", value_name = "FILE", global = true)]
+    config: Option<PathBuf>,
+    /// Any setting, for example --set limits.body_bytes=65536; can be repeated
+    #[arg(long, value_name = "KEY=VALUE", global = true)]
+    set: Vec<String>,
+    /// Data folder
+    #[arg(long, value_name = "FOLDER", global = true)]
+    data: Option<PathBuf>,
+    /// Store, for example memory: or sqlite:PATH
+    #[arg(long, value_name = "URL", global = true)]
+    store: Option<String>,
+}
+
+impl SettingsFlags {
+    fn load(self) -> anyhow::Result<Config> {
+        let mut config = Config::load(Sources {
+            file: self.config.as_deref(),
+            environment: std::env::vars_os().collect(),
+            flags: &self.set,
+        })?;
+        if let Some(data) = self.data {
+            config.server.data = data;
+        }
+        if let Some(store) = self.store {
+            config.store.url = store;
+        }
+        Ok(config)
+    }
+}
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let serve = match cli.command {
-        Some(Command::Serve(serve)) => serve,
-        None => cli.serve,
-    };
+    let command = cli.command.unwrap_or(Command::Serve(cli.serve));
     let filter = match std::env::var("OUTLAST_LOG") {
         Ok(filter) => EnvFilter::try_new(filter),
         Err(_) => EnvFilter::try_new("info"),
     };
-    let filter = match filter.context("OUTLAST_LOG cannot be used") {
+    let filter = match filter.context("OUTLAST_LOG is invalid") {
         Ok(filter) => filter,
         Err(error) => return failed(&error, DID_NOT_START),
     };
@@ -78,15 +108,32 @@ fn main() -> ExitCode {
         Err(error) => return failed(&anyhow::Error::new(error).context("cannot start"), DID_NOT_START),
     };
     runtime.block_on(async {
-        let server = match start(serve).await {
-            Ok(server) => server,
-            Err(error) => return failed(&error, DID_NOT_START),
-        };
-        match server.run().await {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(&error, 1),
+        match command {
+            Command::Serve(flags) => serve(flags).await,
+            Command::Keys { command, settings } => match keys(command, settings).await {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => failed(&error, DID_NOT_START),
+            },
         }
     })
+}
+
+async fn serve(flags: Serve) -> ExitCode {
+    let server = match start(flags).await {
+        Ok(server) => server,
+        Err(error) => return failed(&error, DID_NOT_START),
+    };
+    match server.run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error, 1),
+    }
+}
+
+async fn keys(command: KeysCommand, settings: SettingsFlags) -> anyhow::Result<()> {
+    let config = settings.load()?;
+    let items =
+        outlast_store::open_items(&config.store.url, &config.server.data).context("cannot open the store")?;
+    command.run(&*items).await
 }
 
 /// Tells the person who started it what is wrong, in one line.
@@ -95,30 +142,22 @@ fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-async fn start(serve: Serve) -> anyhow::Result<Server> {
-    let mut config = Config::load(Sources {
-        file: serve.config.as_deref(),
-        environment: std::env::vars_os().collect(),
-        flags: &serve.set,
-    })?;
-    if let Some(listen) = serve.listen {
+async fn start(flags: Serve) -> anyhow::Result<Server> {
+    let mut config = flags.settings.load()?;
+    if let Some(listen) = flags.listen {
         config.server.listen = listen;
-    }
-    if let Some(data) = serve.data {
-        config.server.data = data;
-    }
-    if let Some(store) = serve.store {
-        config.store.url = store;
-    }
-    if !config.server.listen.ip().is_loopback() && !serve.insecure {
-        bail!(
-            "{} can be reached from other machines and nobody has to log in: listen on 127.0.0.1, or pass --insecure",
-            config.server.listen
-        );
     }
     // Without the URL, which may hold a password; the store says what is wrong with it.
     let opened =
         outlast_store::open(&config.store.url, &config.server.data).context("cannot open the store")?;
+    let auth = Auth::open(opened.store.clone(), Clock::System).await.context("cannot read the keys")?;
+    let listen = config.server.listen;
+    if !listen.ip().is_loopback() && !flags.insecure && !auth.is_required().await? {
+        bail!(
+            "{listen} can be reached from other machines and nobody has to log in: create a key with \
+             `outlast keys create --user NAME`, listen on 127.0.0.1, or pass --insecure"
+        );
+    }
     let engine = Engine::new(Parts {
         store: opened.store.clone(),
         models: models::open(&config.models)?,
@@ -126,5 +165,5 @@ async fn start(serve: Serve) -> anyhow::Result<Server> {
         clock: Clock::System,
         ids: Ids::Random,
     });
-    Server::start(engine, opened, &config).await
+    Server::start(engine, auth, opened, &config, flags.insecure).await
 }

@@ -1,4 +1,4 @@
-//! Sets up the models from the settings. A setting that cannot be used stops the start, with one line that names it.
+//! Sets up the models from the settings. With an invalid setting the server does not start, and one line names it.
 
 use std::collections::BTreeMap;
 use std::env::VarError;
@@ -15,7 +15,7 @@ const OPENROUTER: &str = "https://openrouter.ai/api/v1";
 /// The default address of Anthropic's models.
 const ANTHROPIC: &str = "https://api.anthropic.com";
 
-/// The models by name. The demo model answers if none is called `default`.
+/// The models by name. The demo model is used if none is called `default`.
 pub(crate) fn open(configured: &BTreeMap<String, ModelConfig>) -> anyhow::Result<Models> {
     let mut by_name: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
     let mut idle: BTreeMap<String, Duration> = BTreeMap::new();
@@ -53,7 +53,7 @@ fn settings(upstream: &Upstream, usual: &str) -> anyhow::Result<UpstreamSettings
         bail!("max_tokens must be at least 1");
     }
     if upstream.idle_timeout == Some(Duration::ZERO) {
-        bail!("idle_timeout must be longer than 0: every call would time out at once");
+        bail!("idle_timeout must be longer than 0, or every call would time out at once");
     }
     Ok(UpstreamSettings {
         base_url: upstream.base_url.clone().unwrap_or_else(|| Secret::new(usual)),
@@ -64,7 +64,7 @@ fn settings(upstream: &Upstream, usual: &str) -> anyhow::Result<UpstreamSettings
     })
 }
 
-/// Reads the key. No message repeats it: it may be mistyped and still be somebody's.
+/// Reads the key. No message repeats it, because even a mistyped key is a secret.
 fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
     let (key, origin) = match (&upstream.api_key_env, &upstream.api_key_file) {
         (None, None) => return Ok(None),
@@ -73,21 +73,21 @@ fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
             let key = match std::env::var(name) {
                 Ok(key) => key,
                 Err(VarError::NotPresent) => bail!(
-                    "api_key_env names {named}, which is not set; it takes the name of a variable, not the key"
+                    "api_key_env names {named}, which is not set; give the name of a variable, not the key"
                 ),
-                Err(VarError::NotUnicode(_)) => bail!("api_key_env names {named}, which is not text"),
+                Err(VarError::NotUnicode(_)) => bail!("api_key_env names {named}, which is not valid UTF-8"),
             };
             (key, format!("api_key_env names {named}"))
         }
         (None, Some(path)) => {
-            // A word without a folder may be the key itself.
+            // A path without a folder may be the key itself.
             let named =
                 if path.components().count() > 1 { path.display().to_string() } else { "a file".into() };
             let unreadable = || format!("api_key_file names {named}, which cannot be read");
             let key = std::fs::read_to_string(path).with_context(unreadable)?;
             (key, format!("api_key_file names {named}"))
         }
-        (Some(_), Some(_)) => bail!("api_key_env and api_key_file are both given: leave one out"),
+        (Some(_), Some(_)) => bail!("api_key_env and api_key_file are both given; leave one out"),
     };
     match key.trim() {
         "" => bail!("{origin}, which is empty"),
@@ -95,7 +95,7 @@ fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Whether this is spelled like a variable. Anything else may be the key itself and is not repeated.
+/// Whether this looks like the name of a variable. Anything else may be the key itself and is not repeated.
 fn looks_like_a_variable(name: &str) -> bool {
     let letter = |letter: char| letter.is_ascii_uppercase() || letter == '_';
     name.starts_with(letter) && name.chars().all(|next| letter(next) || next.is_ascii_digit())
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use crate::config::{Config, Sources};
 
-    /// Starts with these settings of one model. The error is what an operator sees.
+    /// Opens one model with these settings. The error is what an operator sees.
     fn start(settings: &str) -> Result<(), String> {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         write!(file, "[models.main]\n{settings}").unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_the_settings_in_the_documents_can_be_copied() {
+    fn b2_the_settings_in_the_docs_can_be_copied() {
         let text = include_str!("../../../docs/models.md");
         let block = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
         let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn b7_what_cannot_be_used_stops_the_start_in_one_line_that_names_it() {
+    fn b7_an_invalid_setting_stops_the_start_with_one_line_that_names_it() {
         let empty = tempfile::NamedTempFile::new().unwrap();
         let mut broken = tempfile::NamedTempFile::new().unwrap();
         write!(broken, "canary\u{7}key").unwrap();

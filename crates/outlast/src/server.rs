@@ -1,4 +1,4 @@
-//! The process around the engine: starts, serves, removes old events, and stops in order.
+//! Runs the engine as a server: starts, serves, removes old events, and stops in order.
 
 mod connections;
 mod pace;
@@ -12,16 +12,17 @@ use outlast_store::Opened;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
+use crate::auth::Auth;
 use crate::config::Config;
-use crate::http::{self, App};
+use crate::http::{self, App, AppParts};
 use connections::Doors;
 
 /// How long open connections may take to finish when the server stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often old events are looked for.
+/// How often old events are removed.
 const TRIM_EVERY: Duration = Duration::from_secs(60 * 60);
 
-/// A server that is ready: it listens, and unfinished work goes on.
+/// A server that is ready: it listens, and has resumed unfinished generations.
 pub(crate) struct Server {
     engine: Engine,
     opened: Opened,
@@ -32,16 +33,29 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) async fn start(engine: Engine, opened: Opened, config: &Config) -> anyhow::Result<Server> {
+    pub(crate) async fn start(
+        engine: Engine,
+        auth: Auth,
+        opened: Opened,
+        config: &Config,
+        insecure: bool,
+    ) -> anyhow::Result<Server> {
         let listen = config.server.listen;
         let listener = connections::bind(listen)
             .with_context(|| format!("cannot listen on {listen}; choose another address with --listen"))?;
-        let recovered = engine.take_up().await.context("cannot look for unfinished generations")?;
+        let recovered = engine.take_up().await.context("cannot list unfinished generations")?;
         let connections = TaskTracker::new();
         let hosts = config.server.allowed_hosts.clone();
         let hosts = if listen.ip().is_loopback() { hosts } else { hosts.with_any_address() };
-        let store = config.store.url.split(':').next().unwrap_or_default();
-        let app = App::new(engine.clone(), connections.clone(), store, config.limits.body_bytes, hosts);
+        let app = App::new(AppParts {
+            engine: engine.clone(),
+            auth,
+            connections: connections.clone(),
+            body_bytes: config.limits.body_bytes,
+            hosts,
+            store: config.store.url.split(':').next().unwrap_or_default().to_owned(),
+            insecure,
+        });
         announce(listener.local_addr()?);
         if recovered > 0 {
             tracing::info!(conversations = recovered, "resumed unfinished generations");
@@ -57,7 +71,7 @@ impl Server {
         Ok(Server { engine, opened, listener, connections, connections_limit, app })
     }
 
-    /// Serves until the process is told to stop or the store fails.
+    /// Serves until the process is stopped or the store fails.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let Server { engine, opened, listener, connections, connections_limit, app } = self;
         let doors = Doors {
@@ -74,6 +88,7 @@ impl Server {
             () = opened.failed() => Err(anyhow::anyhow!("the store failed; nothing more can be saved")),
             () = told_to_stop() => Ok(()),
             () = &mut trimming => Ok(()),
+            () = app.auth().watch() => Ok(()),
         };
         app.drain();
         drop(listener);
@@ -112,7 +127,7 @@ async fn trim_regularly(engine: Engine) {
         match engine.trim().await {
             Ok(0) => {}
             Ok(generations) => tracing::info!(generations, "removed events past their retention"),
-            Err(error) => tracing::warn!(%error, "cannot remove old events; will try again"),
+            Err(error) => tracing::warn!(%error, "cannot remove old events; will retry"),
         }
         tokio::time::sleep(TRIM_EVERY).await;
     }

@@ -1,5 +1,5 @@
-//! What a reader may rely on without looking: who depends on whom, what the core never touches, how long
-//! things get, and that documents speak of what is there. No server is needed for any of it.
+//! Checks of the source tree: dependencies between crates, what the core must not use, the length of files and
+//! functions, and that documents match the code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,25 +7,25 @@ use std::path::{Path, PathBuf};
 
 use outlast_core::Event;
 
-/// Lines of a file before its tests.
+/// The maximum number of lines in a file before its tests.
 const FILE_LINES_MAX: usize = 400;
-/// Lines of a function, from its first to its closing brace: a screen.
+/// The maximum number of lines in a function: about a screen.
 const FUNCTION_LINES_MAX: usize = 70;
-/// What is made, not written: never looked at.
+/// Generated folders, which are not checked.
 const MADE: &[&str] = &["target", "node_modules", ".venv", "outlast-data", "results", ".git"];
 
 fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.canonicalize().expect("the workspace is there")
+    root.canonicalize().expect("the workspace exists")
 }
 
 struct File {
-    /// From the root of the workspace.
+    /// Relative to the root of the workspace.
     path: String,
     text: String,
 }
 
-/// Every file of the workspace that holds text, in the order of the paths.
+/// Every text file of the workspace, sorted by path.
 fn files() -> Vec<File> {
     let root = root();
     let mut files = Vec::new();
@@ -35,7 +35,7 @@ fn files() -> Vec<File> {
             let path = entry.expect("a folder can be read to its end").path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if MADE.contains(&name.as_str()) {
-                continue; // `.git` may also be a file: it tells where the repository of a worktree is
+                continue; // `.git` may also be a file, in a worktree
             }
             if path.is_dir() {
                 folders.push(path);
@@ -62,7 +62,7 @@ fn sources(of: &str) -> Vec<File> {
     files
 }
 
-/// The sources of the client package and the web app, without what is generated.
+/// The sources of the client package and the web app, without generated files.
 fn typescript() -> Vec<File> {
     let mut files = files();
     files.retain(|file| {
@@ -108,7 +108,7 @@ fn each_crate_depends_only_on_those_below_it() {
 }
 
 #[test]
-fn the_core_has_no_dependency_that_knows_a_clock_a_network_or_a_task() {
+fn the_core_has_no_dependency_with_a_clock_a_network_or_tasks() {
     let allowed = ["jiff", "memchr", "serde", "serde_json", "sha2", "thiserror", "utoipa"];
     let found: Vec<String> =
         dependencies("outlast-core").into_iter().filter(|name| !allowed.contains(&name.as_str())).collect();
@@ -118,7 +118,7 @@ fn the_core_has_no_dependency_that_knows_a_clock_a_network_or_a_task() {
 }
 
 #[test]
-fn the_core_asks_nobody_for_the_time_or_for_chance_and_does_no_io() {
+fn the_core_uses_no_clock_no_randomness_and_no_io() {
     let forbidden = [
         "SystemTime",
         "Instant",
@@ -147,7 +147,7 @@ fn the_core_asks_nobody_for_the_time_or_for_chance_and_does_no_io() {
             found.extend(words.map(|word| format!("{}: {word}", file.path)));
         }
     }
-    assert_none("the core uses what it must not know", &found);
+    assert_none("forbidden in the core", &found);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn functions_fit_a_screen() {
                 continue; // a declaration without a body
             }
             let indent = &line[..line.len() - line.trim_start().len()];
-            // Formatters put the closing brace under the first letter; a line that ends there is all of it.
+            // Formatters indent the closing brace like the first line; a one-line function has no such line.
             let last = ["}", ";", "};", "});"].map(|end| format!("{indent}{end}"));
             let is_last = |line: &&str| last.iter().any(|last| last == *line);
             let length = match lines[first..].iter().position(is_last) {
@@ -242,14 +242,14 @@ fn typescript_has_no_any() {
             }
         }
     }
-    assert_none("values of no type", &found);
+    assert_none("uses of `any`", &found);
 }
 
 #[test]
 fn every_event_is_in_the_protocol_and_in_a_fixture() {
     let protocol = read("PROTOCOL.md");
     let logs: Vec<File> = files().into_iter().filter(is_log).collect();
-    assert!(!logs.is_empty(), "fixtures/ holds no log");
+    assert!(!logs.is_empty(), "fixtures/ has no log");
     let mut seen = BTreeSet::new();
     for line in logs.iter().flat_map(|log| log.text.lines()) {
         let event: serde_json::Value = serde_json::from_str(line).unwrap();
@@ -279,7 +279,7 @@ fn the_examples_of_the_protocol_are_events_that_this_version_reads() {
 }
 
 #[test]
-fn nothing_speaks_of_the_machine_it_was_written_on() {
+fn no_file_contains_a_path_of_the_machine_it_was_written_on() {
     let paths = [concat!("/ro", "ot/"), concat!("/ho", "me/"), concat!("/Us", "ers/"), concat!("/wo", "rk/")];
     let mut found = Vec::new();
     for file in files() {
@@ -301,7 +301,7 @@ fn nothing_is_left_for_later() {
 }
 
 #[test]
-fn every_link_between_documents_leads_somewhere() {
+fn every_link_between_documents_resolves() {
     let root = root();
     let mut found = Vec::new();
     for file in files().into_iter().filter(|file| file.path.ends_with(".md")) {
@@ -314,10 +314,10 @@ fn every_link_between_documents_leads_somewhere() {
             }
         }
     }
-    assert_none("links that lead nowhere", &found);
+    assert_none("broken links", &found);
 }
 
-/// Where the links of a document lead, those in code left out.
+/// The targets of the links in a document, except in code.
 fn links(text: &str) -> Vec<String> {
     let mut links = Vec::new();
     let mut in_code = false;

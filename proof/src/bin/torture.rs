@@ -1,6 +1,6 @@
-//! `outlast-torture`: kills the server hundreds of times and looks for anything lost.
+//! `outlast-torture`: kills the server hundreds of times and checks that nothing was lost.
 
-#![allow(clippy::print_stdout, reason = "this is a tool: what it prints is what it is for")]
+#![allow(clippy::print_stdout, reason = "a command-line tool prints its results")]
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,13 +19,13 @@ struct Arguments {
     /// Repeats the choices of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
-    /// Answers under way in each round.
+    /// Concurrent generations in each round.
     #[arg(long, default_value_t = 20)]
     generations: usize,
     /// Readers in each round.
     #[arg(long, default_value_t = 60)]
     readers: usize,
-    /// The server; the one built beside this program if none is named.
+    /// The server; by default the one built next to this program.
     #[arg(long)]
     bin: Option<PathBuf>,
     /// Only the rounds of kill -9, for a server built without fault points.
@@ -66,7 +66,7 @@ fn summarise(plan: &Plan, tally: &Tally, begun: Instant) {
         begun.elapsed().as_secs_f32()
     );
     println!(
-        "{} generations, {} events, {} recorded by readers who came back {} times",
+        "{} generations, {} events, {} recorded by readers who reconnected {} times",
         findings.generations, findings.events, findings.recorded, findings.reconnects
     );
     println!("{findings}");

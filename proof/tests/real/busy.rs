@@ -1,4 +1,4 @@
-//! A second message while an answer is under way (G14).
+//! A second message while a generation is running (G14).
 
 use outlast_proof::api::{Answer, Api};
 use outlast_proof::check::{Case, Expected};
@@ -19,7 +19,7 @@ fn expected(started: &outlast_proof::api::Started, tokens: u64, end: &'static st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g14_reject_is_the_default_and_leaves_everything_as_it_is() -> anyhow::Result<()> {
+async fn g14_reject_is_the_default_and_changes_nothing() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let first = api.play(&upstream.script(60).rate(100)).await?;
@@ -35,7 +35,7 @@ async fn g14_reject_is_the_default_and_leaves_everything_as_it_is() -> anyhow::R
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g14_queue_answers_in_order_one_at_a_time_also_across_a_kill() -> anyhow::Result<()> {
+async fn g14_queue_answers_in_order_one_at_a_time_even_across_a_kill() -> anyhow::Result<()> {
     let (mut server, upstream) = both().await?;
     let first = server.api().play(&upstream.script(40).rate(100)).await?;
     let mut case = Case {
@@ -63,7 +63,7 @@ async fn g14_queue_answers_in_order_one_at_a_time_also_across_a_kill() -> anyhow
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g14_interrupt_cancels_what_runs_and_answers_the_new_one() -> anyhow::Result<()> {
+async fn g14_interrupt_cancels_the_running_generation_and_answers_the_new_message() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let long = upstream.script(10_000).rate(100);

@@ -1,4 +1,4 @@
-//! Cancel: against itself, against completion, against a crash.
+//! Cancels that race with other cancels, with completion and with crashes.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{both, both_with, soon};
 
-/// Waits until the upstream has no call of a script under way, for as long as I9 allows.
+/// Waits until the upstream has no running call of a script, at most as long as I9 allows.
 pub(crate) async fn upstream_is_closed(upstream: &Upstream, script: &Script) -> anyhow::Result<()> {
     until("closing the call to the upstream", Duration::from_secs(1), async || {
         Ok((upstream.calls(script).await?.live == 0).then_some(()))
@@ -23,7 +23,7 @@ pub(crate) async fn upstream_is_closed(upstream: &Upstream, script: &Script) -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g5_i9_of_ten_cancels_at_once_one_succeeds_and_the_upstream_is_closed() -> anyhow::Result<()> {
+async fn g5_i9_one_of_ten_concurrent_cancels_succeeds_and_the_upstream_is_closed() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let script = upstream.script(10_000).rate(100);
@@ -55,10 +55,10 @@ async fn i9_after_an_acknowledged_cancel_only_the_end_follows() -> anyhow::Resul
     let (server, upstream) = both().await?;
     let api = server.api();
     for _ in 0..10 {
-        let started = api.play(&upstream.script(100_000)).await?; // a flood: there is always more to come
+        let started = api.play(&upstream.script(100_000)).await?; // long enough that there is always more to come
         api.until_chunks(&started.generation, 1).await?;
         assert!(api.cancel(&started.generation).await?);
-        let stored = Stored::read(api, &started.conversation).await?; // read after the answer
+        let stored = Stored::read(api, &started.conversation).await?; // read after the response
         let last = stored.log.last().map(|frame| frame.kind.clone());
         assert_eq!(last.as_deref(), Some("chat.cancelled"));
         Case::ended(&started, 100_000, &["cancelled"], Vec::new()).check(api).await?.clean()?;
@@ -67,7 +67,7 @@ async fn i9_after_an_acknowledged_cancel_only_the_end_follows() -> anyhow::Resul
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i3_cancel_against_completion_a_hundred_times_ends_each_once() -> anyhow::Result<()> {
+async fn i3_cancel_and_completion_racing_a_hundred_times_end_each_generation_once() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let mut races = Vec::new();
@@ -152,8 +152,8 @@ async fn g5_cancel_reaches_an_upstream_that_hangs_and_a_retry_that_waits() -> an
         let asked = Instant::now();
         assert!(api.cancel(&started.generation).await?);
         upstream_is_closed(&upstream, &script).await?;
-        assert!(asked.elapsed() < Duration::from_secs(2), "a cancel waits for nobody");
-        assert!(!api.cancel(&started.generation).await?, "the second one is told so");
+        assert!(asked.elapsed() < Duration::from_secs(2), "a cancel must not wait");
+        assert!(!api.cancel(&started.generation).await?, "the second cancel must fail");
         let second = api.post(&format!("/v1/generations/{}/cancel", started.generation), &json!({})).await?;
         assert_eq!(second.body["status"], "cancelled");
         Case::ended(&started, 50, &["cancelled"], Vec::new()).check(api).await?.clean()?;
@@ -162,7 +162,7 @@ async fn g5_cancel_reaches_an_upstream_that_hangs_and_a_retry_that_waits() -> an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g12_a_run_that_nobody_watches_is_given_up_and_a_watched_one_is_not() -> anyhow::Result<()> {
+async fn g12_a_generation_without_followers_is_cancelled_and_a_followed_one_is_not() -> anyhow::Result<()> {
     let (server, upstream) = both_with("[timeouts]\nunwatched = \"600ms\"").await?;
     let api = server.api();
     let watched = api.play(&upstream.script(200).rate(100)).await?;

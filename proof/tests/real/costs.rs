@@ -1,5 +1,5 @@
-//! Cost is proportional (I18): bytes written, memory and the time of a start do not grow with the length of an
-//! answer or with the number of generations that wait.
+//! Proportional cost (I18): bytes written, memory and start-up time do not grow with the length of an answer or with
+//! the number of generations that wait.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use crate::both;
 
 const MIB: u64 = 1 << 20;
-/// Workers that set up waiting generations at the same time: enough to share commits.
+/// How many workers set up waiting generations concurrently: enough to share commits.
 const WORKERS: usize = 32;
-/// Memory that differs from start to start, mostly how far the page caches are filled.
+/// Memory that varies from start to start, mostly because of page caches.
 const START_SLACK: u64 = 8_000_000;
-/// What one that waits may add, as any conversation written lately does: its rows in the index of recent events,
-/// which has a limit of its own, and its pages in the caches. Generations that have ended cost the same.
+/// What a waiting generation may add, like any conversation written recently: its rows in the index of recent events,
+/// which has its own limit, and its pages in the caches. Ended generations cost the same.
 const WAITING_BYTES: u64 = 1_500;
 
 fn wal_bytes(server: &Server) -> anyhow::Result<u64> {
@@ -47,7 +47,7 @@ async fn i18_240_tool_calls_of_4_kb_write_at_most_40_times_what_was_sent() -> an
     }
     let (disk, calls) = server.written_bytes()?;
     let (disk, calls, sent) = (disk - disk_before, calls - calls_before, worker.sent - sent_before);
-    // A file system in memory never reaches a disk: there, what was handed to `write` counts.
+    // An in-memory file system never writes to a disk, so there the bytes passed to `write` count.
     let written = if disk == 0 { calls } else { disk };
     let sent = u64::try_from(sent)?;
     eprintln!(
@@ -100,7 +100,7 @@ async fn i18_an_answer_of_200_000_alternating_parts_costs_less_than_80_mb() -> a
     Ok(())
 }
 
-/// How many generations wait in the test of a start.
+/// How many generations wait in the start-up test.
 fn waiting() -> anyhow::Result<usize> {
     Ok(std::env::var("OUTLAST_WAITING").unwrap_or_else(|_| "1000".to_owned()).parse()?)
 }
@@ -136,7 +136,7 @@ async fn i10_i18_a_server_with_many_generations_that_wait_for_a_person_starts_at
         with as f64 / 1e6
     );
     assert!(ready < Duration::from_secs(2), "it took {ready:?} to start");
-    assert!(with < limit, "{with} bytes with those that wait, {without} without");
+    assert!(with < limit, "{with} bytes with waiting generations, {without} without");
     assert!(!server.last_errors().contains("resumed unfinished"), "{}", server.last_errors());
 
     let mut one = parked.swap_remove(waiting / 2);
@@ -148,9 +148,9 @@ async fn i10_i18_a_server_with_many_generations_that_wait_for_a_person_starts_at
     one.append(json!([{"type": "chat.done", "payload": {}}])).await?.expect(200)?;
     server.api().until_status(&one.started.generation, &["completed"]).await?;
     let other = server.api().generation(&parked[0].started.generation).await?;
-    assert_eq!(other["status"], "awaiting_approval", "nobody decided about this one");
+    assert_eq!(other["status"], "awaiting_approval", "there was no decision about this one");
     let later = server.own_bytes()?;
-    eprintln!("{:.1} MB when one went on", later as f64 / 1e6);
-    assert!(later < limit, "{later} bytes with those that wait, {without} without");
+    eprintln!("{:.1} MB after one continued", later as f64 / 1e6);
+    assert!(later < limit, "{later} bytes with waiting generations, {without} without");
     Ok(())
 }

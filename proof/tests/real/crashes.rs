@@ -28,7 +28,8 @@ fn watch(server: &Server, started: &Started, readers: u64) -> JoinSet<Recording>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p2_i1_i2_i10_a_killed_run_goes_on_by_itself_and_readers_resume_exactly() -> anyhow::Result<()> {
+async fn p2_i1_i2_i10_a_killed_generation_continues_by_itself_and_readers_resume_exactly()
+-> anyhow::Result<()> {
     let (mut server, upstream) = both().await?;
     let script = upstream.script(120).rate(120);
     let started = server.api().play(&script).await?;
@@ -36,7 +37,7 @@ async fn p2_i1_i2_i10_a_killed_run_goes_on_by_itself_and_readers_resume_exactly(
     server.api().until_chunks(&started.generation, 40).await?;
     server.crash().await?;
     let document = server.api().until_ended(&started.generation).await?;
-    assert_eq!(document["attempt"], 2, "the second call is a second attempt: {document}");
+    assert_eq!(document["attempt"], 2, "the second call must be a second attempt: {document}");
     let stored = Stored::read(server.api(), &started.conversation).await?;
     let kinds = stored.kinds_of(&started.generation);
     assert_eq!(kinds.iter().filter(|kind| **kind == "attempt.retracted").count(), 1, "{kinds:?}");
@@ -48,7 +49,7 @@ async fn p2_i1_i2_i10_a_killed_run_goes_on_by_itself_and_readers_resume_exactly(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p2_i15_killed_five_times_it_is_still_answered_once() -> anyhow::Result<()> {
+async fn p2_i15_a_generation_killed_five_times_is_answered_once() -> anyhow::Result<()> {
     let (mut server, upstream) = both().await?;
     let started = server.api().play(&upstream.script(60).rate(150)).await?;
     let watching = watch(&server, &started, 5);
@@ -72,7 +73,7 @@ async fn interrupted() -> anyhow::Result<(Server, Upstream, Started)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p2_p3_ask_leaves_it_interrupted_until_somebody_resumes() -> anyhow::Result<()> {
+async fn p2_p3_in_ask_mode_a_generation_stays_interrupted_until_it_is_resumed() -> anyhow::Result<()> {
     let (mut server, _upstream, started) = interrupted().await?;
     let watching = watch(&server, &started, 3);
     let view = server.api().view(&started.conversation).await?;
@@ -92,7 +93,7 @@ async fn p2_p3_ask_leaves_it_interrupted_until_somebody_resumes() -> anyhow::Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_dismiss_ends_it_as_cancelled_and_keeps_what_was_said() -> anyhow::Result<()> {
+async fn p3_dismiss_ends_a_generation_as_cancelled_and_keeps_its_text() -> anyhow::Result<()> {
     let (server, _upstream, started) = interrupted().await?;
     let before = text(&server.api().generation(&started.generation).await?);
     let path = format!("/v1/generations/{}", started.generation);
@@ -107,7 +108,7 @@ async fn p3_dismiss_ends_it_as_cancelled_and_keeps_what_was_said() -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_of_two_who_resume_at_once_one_wins() -> anyhow::Result<()> {
+async fn p5_if_two_clients_resume_at_once_one_wins() -> anyhow::Result<()> {
     let (server, _upstream, started) = interrupted().await?;
     let path = format!("/v1/generations/{}/resume", started.generation);
     let body = json!({});
@@ -121,7 +122,8 @@ async fn p5_of_two_who_resume_at_once_one_wins() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p2_a_run_that_is_not_interrupted_can_be_neither_resumed_nor_dismissed() -> anyhow::Result<()> {
+async fn p2_a_generation_that_is_not_interrupted_can_be_neither_resumed_nor_dismissed() -> anyhow::Result<()>
+{
     let (server, upstream) = both().await?;
     let started = server.api().play(&upstream.script(50).rate(50)).await?;
     for what in ["resume", "dismiss"] {

@@ -1,4 +1,4 @@
-//! A full disk (I17), on a small file system of its own.
+//! A full disk (I17), on a small separate file system.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::soon;
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
-    /// `None` with the reason on stderr where mounting is not allowed.
+    /// `None`, with the reason on stderr, if mounting is not allowed.
     fn mount() -> anyhow::Result<Option<SmallDisk>> {
         let folder = tempfile::TempDir::new()?;
         let mount =
@@ -44,7 +44,7 @@ impl SmallDisk {
         self.0.path().join("ballast")
     }
 
-    /// Takes all the space there is.
+    /// Uses up all space.
     fn fill(&self) -> anyhow::Result<()> {
         let mut file = std::fs::File::create(self.ballast())?;
         let block = vec![7_u8; 4096];
@@ -72,7 +72,7 @@ impl Drop for SmallDisk {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i17_a_full_disk_acknowledges_nothing_and_reads_go_on() -> anyhow::Result<()> {
+async fn i17_a_full_disk_acknowledges_nothing_and_reads_continue() -> anyhow::Result<()> {
     let Some(disk) = SmallDisk::mount()? else { return Ok(()) };
     let upstream = Upstream::start().await?;
     let mut server = Server::start(Options::with(&upstream).data(&disk.path().join("data"))).await?;
@@ -85,7 +85,7 @@ async fn i17_a_full_disk_acknowledges_nothing_and_reads_go_on() -> anyhow::Resul
         api.until_chunks(&running.generation, 20).await?;
         disk.fill()?;
         let body = json!({"content": upstream.script(5).to_string(), "requestId": "full"});
-        // The write-ahead log may have a little room left: fill it until the store says no.
+        // The write-ahead log may have some space left: fill it until the store refuses.
         let refused = until("a refusal", LONG, async || {
             let start = json!({"content": "x ".repeat(20_000)});
             let answer = api.post("/v1/generations", &start).await?;
@@ -93,10 +93,10 @@ async fn i17_a_full_disk_acknowledges_nothing_and_reads_go_on() -> anyhow::Resul
         })
         .await?;
         let refused = refused.problem(503, "store_unavailable")?;
-        assert!(refused.retry_after.is_some(), "a clear status says when to come back");
+        assert!(refused.retry_after.is_some(), "a refusal says when to retry");
         let named = api.post("/v1/generations", &body).await?;
         named.problem(503, "store_unavailable")?;
-        // Reads go on, and the process is there.
+        // Reads still work, and the process is running.
         Case::completed(&before, 20, Vec::new()).check(&api).await?.clean()?;
         api.get("/healthz").await?.expect(200)?;
         disk.free()?;
@@ -111,7 +111,7 @@ async fn i17_a_full_disk_acknowledges_nothing_and_reads_go_on() -> anyhow::Resul
     let started = started?;
     api.until_ended(&started.generation).await?;
     Case::completed(&started, 5, Vec::new()).check(&api).await?.clean()?;
-    // The answer that was under way went on when there was room again, with nothing lost or doubled.
+    // The running answer continued when there was space again, without gaps or duplicates.
     Case::completed(&running, 400, vec![recording]).check(&api).await?.clean()?;
     server.crash().await?;
     Case::completed(&running, 400, Vec::new()).check(&api).await?.clean()?;

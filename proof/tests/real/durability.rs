@@ -1,4 +1,4 @@
-//! The settings that trade safety for fewer writes (G10): everybody still sees everything live.
+//! The settings that trade safety for fewer writes (G10): all readers still see everything live.
 
 use outlast_proof::api::Started;
 use outlast_proof::check::{Case, first_difference};
@@ -14,7 +14,7 @@ fn setting(mode: &str) -> String {
     format!("[durability]\nmode = \"{mode}\"")
 }
 
-/// Reads live until so many tokens were shown, and returns the seq it came to.
+/// Reads live until this many tokens were shown, and returns the last seq.
 async fn see_live(server: &Server, started: &Started, tokens: usize) -> anyhow::Result<u64> {
     let path = format!("/v1/generations/{}/events", started.generation);
     let mut response = server.api().request(reqwest::Method::GET, &path).send().await?;
@@ -43,7 +43,7 @@ async fn everybody_sees_everything(mode: &str) -> anyhow::Result<()> {
         let reader = Reader::of_generation(api, &started.generation).drops_after(9, seed);
         readers.spawn(reader.record(soon()));
     }
-    // Live means before the end, not with it.
+    // Live means before the generation has ended.
     let seen = see_live(&server, &started, 30).await?;
     assert!(api.generation(&started.generation).await?["status"] == "running", "{seen} was not live");
     let recordings = readers.join_all().await;
@@ -51,17 +51,17 @@ async fn everybody_sees_everything(mode: &str) -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g10_debounce_shows_everything_live_and_the_same_to_all() -> anyhow::Result<()> {
+async fn g10_debounce_shows_everything_live_and_the_same_to_all_readers() -> anyhow::Result<()> {
     everybody_sees_everything("debounce").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g10_boundary_shows_everything_live_and_the_same_to_all() -> anyhow::Result<()> {
+async fn g10_boundary_shows_everything_live_and_the_same_to_all_readers() -> anyhow::Result<()> {
     everybody_sees_everything("boundary").await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g10_an_orderly_stop_saves_what_was_shown() -> anyhow::Result<()> {
+async fn g10_a_clean_stop_saves_what_was_shown() -> anyhow::Result<()> {
     for mode in ["debounce", "boundary"] {
         let (mut server, upstream) = both_with(&setting(mode)).await?;
         let started = server.api().play(&upstream.script(100).rate(100)).await?;
@@ -71,7 +71,7 @@ async fn g10_an_orderly_stop_saves_what_was_shown() -> anyhow::Result<()> {
             server.stop().await?;
             server.restart().await
         };
-        // The reader lives through the stop: everything it saw before must be in the log it resumes from.
+        // The reader stays across the stop. Everything it saw before must be in the log it resumes from.
         let (recording, restarted) = tokio::join!(watching, restart);
         restarted?;
         server.api().until_ended(&started.generation).await?;
@@ -81,15 +81,15 @@ async fn g10_an_orderly_stop_saves_what_was_shown() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g10_after_a_kill_what_is_left_is_consistent_and_the_run_goes_on() -> anyhow::Result<()> {
+async fn g10_after_a_kill_the_log_is_consistent_and_the_generation_continues() -> anyhow::Result<()> {
     for mode in ["debounce", "boundary"] {
         let (mut server, upstream) = both_with(&setting(mode)).await?;
         let started = server.api().play(&upstream.script(80).rate(100)).await?;
         let seen = see_live(&server, &started, 20).await?;
         server.crash().await?;
-        // What was shown and not saved is gone: this is what the setting trades. A reader that comes back from
-        // there is told so, or given the log as it is now, where its position may mean something else; the
-        // protocol says that in these modes readers come back without one.
+        // Text that was shown but not saved is lost, which this setting accepts. A reader that reconnects with such a
+        // position is refused, or gets the current log, in which the position may mean something else. The protocol
+        // says that in these modes readers reconnect without a position.
         let path = format!("/v1/generations/{}/events?format=json&after={seen}", started.generation);
         let answer = server.api().get(&path).await?;
         assert!([200, 409].contains(&answer.status), "{mode}: {} {}", answer.status, answer.body);
@@ -103,11 +103,11 @@ async fn g10_after_a_kill_what_is_left_is_consistent_and_the_run_goes_on() -> an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g10_debounce_saves_within_its_two_seconds() -> anyhow::Result<()> {
+async fn g10_debounce_saves_within_two_seconds() -> anyhow::Result<()> {
     let (mut server, upstream) = both_with(&setting("debounce")).await?;
     let started = server.api().play(&upstream.script(600).rate(50)).await?;
     see_live(&server, &started, 10).await?;
-    // Polling reads what is saved: text must be there long before the end.
+    // Polling reads saved data, so text must be there long before the end.
     until("saving", std::time::Duration::from_secs(10), async || {
         let document = server.api().generation(&started.generation).await?;
         Ok((document["chunksReceived"].as_u64() >= Some(10)).then_some(()))
@@ -121,8 +121,8 @@ async fn g10_debounce_saves_within_its_two_seconds() -> anyhow::Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_comparison_notices_what_a_weaker_setting_loses() -> anyhow::Result<()> {
-    // The proof of the proof: what `boundary` gives up by design is exactly what `commit` must never lose,
-    // so the comparison that finds nothing there must find something here.
+    // A test of the comparison itself: `boundary` loses by design exactly what `commit` must never lose, so the
+    // comparison must find something here.
     let (mut server, upstream) = both_with(&setting("boundary")).await?;
     let started = server.api().play(&upstream.script(80).rate(100)).await?;
     let watching = Reader::of_generation(server.api(), &started.generation).record(soon());
@@ -135,6 +135,6 @@ async fn the_comparison_notices_what_a_weaker_setting_loses() -> anyhow::Result<
     server.api().until_ended(&started.generation).await?;
     let findings = Case::completed(&started, 80, vec![recording]).check(server.api()).await?;
     let lost = findings.violations.iter().filter(|violation| violation.kind == Kind::Lost).count();
-    assert!(lost > 0, "events were seen and lost, and nobody noticed: {findings}");
+    assert!(lost > 0, "lost events were not noticed: {findings}");
     Ok(())
 }

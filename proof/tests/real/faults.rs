@@ -1,21 +1,21 @@
-//! Every fault point: the process dies there under load, comes back, and nothing acknowledged is lost.
+//! Every fault point: the process dies there under load, is restarted, and nothing acknowledged is lost.
 
 use outlast_proof::faults::{Reach, die_at, die_recovering, points};
 use outlast_proof::server::Options;
 use outlast_proof::upstream::Upstream;
 
-/// Dies at every point of one family, at the first time it is come by and at a later one.
+/// Lets the server die at every point of one family, on the first visit and on a later one.
 async fn family(prefix: &str) -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
     let mut random = fastrand::Rng::with_seed(13);
     let family: Vec<_> = points().into_iter().filter(|(point, _)| point.starts_with(prefix)).collect();
-    assert!(!family.is_empty(), "no point begins with {prefix}");
+    assert!(!family.is_empty(), "no point starts with {prefix}");
     for (point, reach) in family {
         for hit in reach.hits() {
             let fault = format!("{point}:{hit}");
             let outcome = die_at(&fault, reach, &upstream, Options::with(&upstream), &mut random).await?;
             let outcome = outcome.ok_or_else(|| {
-                anyhow::anyhow!("{fault} was not come by: is the server built with fault points?")
+                anyhow::anyhow!("{fault} was not reached; is the server built with fault points?")
             })?;
             outcome.findings.clean().map_err(|error| error.context(fault))?;
         }
@@ -54,16 +54,16 @@ async fn i1_i10_x7_dies_at_every_point_of_recording() -> anyhow::Result<()> {
 }
 
 #[test]
-fn every_fault_point_is_in_a_family_that_a_test_here_goes_through() {
+fn every_fault_point_belongs_to_a_family_that_is_tested() {
     let families = ["open.", "append.", "settle.", "truncate.", "recover.", "record."];
     for (point, reach) in points() {
         let tested = families.iter().any(|family| point.starts_with(family));
-        assert!(tested || matches!(reach, Reach::Never(_)), "{point} is tried by no test");
+        assert!(tested || matches!(reach, Reach::Never(_)), "no test covers {point}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i15_a_recovery_that_is_cut_short_up_to_five_times_ends_the_same() -> anyhow::Result<()> {
+async fn i15_a_recovery_interrupted_up_to_five_times_has_the_same_result() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
     let mut random = fastrand::Rng::with_seed(15);
     for times in [1, 5] {

@@ -23,7 +23,7 @@ use crate::cancels::upstream_is_closed;
 use crate::soon;
 use crate::tls::{BASE_URL, Door, Speaks};
 
-/// Serves one connection: each request is passed on to the upstream, and its response comes back as it arrives.
+/// Serves one connection: each request is forwarded to the upstream, and the response is streamed back.
 pub(crate) async fn serve(stream: TlsStream<TcpStream>, upstream: SocketAddr) -> anyhow::Result<()> {
     let client = reqwest::Client::builder().no_proxy().build()?;
     let service = service_fn(move |request: Request<Incoming>| {
@@ -32,7 +32,7 @@ pub(crate) async fn serve(stream: TlsStream<TcpStream>, upstream: SocketAddr) ->
             assert_eq!(request.version(), Version::HTTP_2);
             let url = format!("http://{upstream}{}", request.uri().path());
             let body = request.into_body().collect().await.expect("a whole request").to_bytes();
-            let answer = client.post(url).body(body).send().await.expect("the upstream is there");
+            let answer = client.post(url).body(body).send().await.expect("the upstream is running");
             let (status, headers) = (answer.status(), answer.headers().clone());
             let mut response = Response::new(StreamBody::new(answer.bytes_stream().map_ok(Frame::data)));
             *response.status_mut() = status;

@@ -1,4 +1,4 @@
-//! Background jobs and chat completions, as clients that know OpenAI's protocol use them.
+//! Background jobs and chat completions, as clients of OpenAI's API use them.
 
 use anyhow::{Context, ensure};
 use outlast_proof::api::{Answer, Api, Started};
@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::cancels::upstream_is_closed;
 use crate::{both, soon};
 
-/// A job that plays a script in a thread; the answer is named after the thread.
+/// A job that plays a script in a thread. The answer's id is derived from the thread's name.
 fn job(script: &Script, thread: &str) -> Value {
     json!({
         "model": "default", "messages": [{"role": "user", "content": script.to_string()}],
@@ -29,7 +29,7 @@ async fn complete(api: &Api, body: &Value) -> anyhow::Result<Answer> {
 
 async fn begin(api: &Api, body: &Value) -> anyhow::Result<String> {
     let answer = complete(api, body).await?.expect(202)?;
-    ensure!(answer.body["status"] == "streaming", "a job begins as {}", answer.body);
+    ensure!(answer.body["status"] == "streaming", "a new job is {}", answer.body);
     answer.text("jobId")
 }
 
@@ -92,7 +92,7 @@ async fn b3_a_job_survives_a_kill_in_the_middle_and_is_complete() -> anyhow::Res
     let seen = first["chunksReceived"].as_u64().context("a count")?;
     let second = until_chunks(server.api(), &id, seen + 1).await?;
     let text = |job: &Value| job["content"].as_str().unwrap_or_default().to_owned();
-    assert!(text(&second).starts_with(&text(&first)), "it grows while it is made");
+    assert!(text(&second).starts_with(&text(&first)), "the content grows while the job runs");
     assert!(count_from_first(&text(&first)).is_ok_and(|tokens| tokens >= 20), "{first}");
 
     server.crash().await?;
@@ -105,7 +105,7 @@ async fn b3_a_job_survives_a_kill_in_the_middle_and_is_complete() -> anyhow::Res
     assert_eq!(view["messages"][1]["id"], "answer-tea", "the message has the chosen id: {view}");
     assert_eq!(begin_again(api, &body).await?, (id.clone(), "complete".to_owned()));
     let whole = chunks(api, &in_foreground(&body)).await?;
-    assert_eq!(content(&whole), text(&ended), "a repeat in the foreground has the whole answer");
+    assert_eq!(content(&whole), text(&ended), "a repeated request in the foreground gets the whole answer");
     Case::completed(&started(api, &id).await?, 120, watching.join_all().await).check(api).await?.clean()
 }
 
@@ -115,7 +115,7 @@ async fn begin_again(api: &Api, body: &Value) -> anyhow::Result<(String, String)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b3_p2_in_ask_mode_a_killed_job_waits_and_goes_on_when_it_is_resumed() -> anyhow::Result<()> {
+async fn b3_p2_in_ask_mode_a_killed_job_waits_and_continues_when_it_is_resumed() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
     let options = Options::with(&upstream).env("OUTLAST_RECOVERY__MODE", "ask");
     let mut server = Server::start(options).await?;
@@ -150,7 +150,7 @@ async fn b8_i9_an_abort_from_another_connection_stops_the_upstream_within_a_seco
     until_chunks(api, &id, 10).await?;
     let mut response =
         api.request(Method::POST, "/v1/chat/completions").json(&in_foreground(&body)).send().await?;
-    let first = response.chunk().await?.context("a stream begins at once")?;
+    let first = response.chunk().await?.context("a stream starts at once")?;
     let other = Api::new(server.address())?;
     let path = format!("/v1/jobs/{id}/abort");
     assert_eq!(other.post(&path, &json!({})).await?.expect(200)?.body, json!({"aborted": true}));
@@ -168,7 +168,7 @@ async fn b8_i9_an_abort_from_another_connection_stops_the_upstream_within_a_seco
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b4_the_twenty_first_live_job_is_told_to_come_back_later() -> anyhow::Result<()> {
+async fn b4_the_twenty_first_live_job_is_refused_with_retry_after() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
     let options = Options::with(&upstream).env("OUTLAST_LIMITS__LIVE_GENERATIONS_PER_USER", "20");
     let server = Server::start(options).await?;
@@ -182,11 +182,11 @@ async fn b4_the_twenty_first_live_job_is_told_to_come_back_later() -> anyhow::Re
     }
     let one_more = job(&upstream.script(3), "one more");
     let refused = complete(api, &one_more).await?.problem(429, "limit_reached")?;
-    let seconds: u64 = refused.retry_after.context("when to come back")?.parse()?;
+    let seconds: u64 = refused.retry_after.context("a refusal has Retry-After")?.parse()?;
     assert!((1..60).contains(&seconds));
     assert_eq!(refused.body["error"]["type"], "rate_limit_error");
     let (id, body) = first.context("a first job")?;
-    assert_eq!(begin(api, &body).await?, id, "a repeat is not one more");
+    assert_eq!(begin(api, &body).await?, id, "a repeated request is not another job");
     api.post(&format!("/v1/jobs/{id}/abort"), &json!({})).await?.expect(200)?;
     let id = begin(api, &one_more).await?;
     until_job(api, &id, "complete", |job| job["status"] == "complete").await?;
@@ -194,7 +194,7 @@ async fn b4_the_twenty_first_live_job_is_told_to_come_back_later() -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b3_i4_fifty_equal_jobs_at_once_are_one_and_another_body_is_a_conflict() -> anyhow::Result<()> {
+async fn b3_i4_fifty_identical_jobs_at_once_are_one_and_another_body_is_a_conflict() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let script = upstream.script(20).rate(100);
@@ -215,7 +215,7 @@ async fn b3_i4_fifty_equal_jobs_at_once_are_one_and_another_body_is_a_conflict()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b3_b5_what_is_missing_or_unknown_is_refused_and_named() -> anyhow::Result<()> {
+async fn b3_b5_missing_and_unknown_fields_are_refused_and_named() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     for field in ["model", "messages", "threadId", "messageId"] {
@@ -232,7 +232,7 @@ async fn b3_b5_what_is_missing_or_unknown_is_refused_and_named() -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b3_g2_a_client_that_leaves_its_stream_finds_the_answer_as_a_job() -> anyhow::Result<()> {
+async fn b3_g2_a_client_that_disconnects_finds_the_answer_as_a_job() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let mut body = in_foreground(&job(&upstream.script(60).rate(100), "tea"));
@@ -244,7 +244,7 @@ async fn b3_g2_a_client_that_leaves_its_stream_finds_the_answer_as_a_job() -> an
     assert_eq!(
         api.view("tea").await?["conversation"]["id"],
         json!(conversation),
-        "the thread's name finds it too"
+        "it can be found by the thread's name too"
     );
     assert_eq!(events, format!("/v1/jobs/{id}/events"));
     response.chunk().await?;
@@ -252,7 +252,7 @@ async fn b3_g2_a_client_that_leaves_its_stream_finds_the_answer_as_a_job() -> an
     let recording = Reader::of_job(api, &id).record(soon()).await;
     let again = chunks(api, &body).await?;
     assert_eq!(count_from_first(&content(&again)), Ok(60));
-    let usage = again.iter().find(|chunk| chunk["usage"].is_object()).context("usage was wished for")?;
+    let usage = again.iter().find(|chunk| chunk["usage"].is_object()).context("usage was requested")?;
     assert_eq!(usage["usage"], json!({"prompt_tokens": 9, "completion_tokens": 60, "total_tokens": 69}));
     Case::completed(&started(api, &id).await?, 60, vec![recording]).check(api).await?.clean()
 }

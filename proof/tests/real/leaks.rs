@@ -1,4 +1,4 @@
-//! After load everything is given back (I16).
+//! After load, memory and files are released (I16).
 
 use outlast_proof::check::Case;
 use outlast_proof::reader::Reader;
@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use crate::{both, soon};
 
-/// Caches, arenas and the buffers of a warm allocator; a leak of 200 generations and 400 readers is more.
+/// Allows for caches and for memory that the allocator keeps. A leak of 200 generations and 400 readers is more.
 const MEMORY_SLACK: u64 = 48 << 20;
 /// Idle connections that clients keep for a while.
 const FILES_SLACK: usize = 8;
@@ -37,7 +37,7 @@ async fn i16_memory_and_files_return_to_the_baseline_after_load() -> anyhow::Res
             anyhow::Ok(())
         }
     };
-    load(20).await?; // warm: what is allocated once is not a leak
+    load(20).await?; // warm up: a one-time allocation is not a leak
     let (memory, files) = (server.resident_bytes()?, server.open_files()?);
     load(200).await?;
     let (loaded, open) = (server.resident_bytes()?, server.open_files()?);
@@ -46,7 +46,7 @@ async fn i16_memory_and_files_return_to_the_baseline_after_load() -> anyhow::Res
         memory >> 20,
         loaded >> 20
     );
-    until("closing files and giving memory back", LONG, async || {
+    until("closing files and releasing memory", LONG, async || {
         let (now, open) = (server.resident_bytes()?, server.open_files()?);
         Ok((now < memory + MEMORY_SLACK && open <= files + FILES_SLACK).then_some(()))
     })

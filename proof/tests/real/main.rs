@@ -1,5 +1,5 @@
-//! The promises, tried on the real process. Each test has its own server, upstream and data folder, and is
-//! named after the promise (`promises.md`) or the row of the spec that it proves.
+//! Tests of the promises on the real process. Each test has its own server, upstream and data folder, and its name
+//! starts with the codes of the requirements that it proves (see CONTRIBUTING.md).
 
 mod busy;
 mod cancels;
@@ -38,20 +38,19 @@ async fn both() -> anyhow::Result<(Server, Upstream)> {
     both_with("").await
 }
 
-/// A server with these settings more, and its upstream.
+/// A server with these additional settings, and its upstream.
 async fn both_with(toml: &str) -> anyhow::Result<(Server, Upstream)> {
     let upstream = Upstream::start().await?;
     let server = Server::start(Options::with(&upstream).toml(toml)).await?;
     Ok((server, upstream))
 }
 
-/// An empty conversation that has a title: none is added by itself after the first answer, so its log is
-/// complete with the end of a generation.
+/// An empty conversation that already has a title.
 async fn titled(server: &Server) -> anyhow::Result<String> {
     server.api().post("/v1/conversations", &json!({"title": "Tea"})).await?.expect(201)?.text("id")
 }
 
-/// When a reader gives up.
+/// The deadline of a reader.
 fn soon() -> Instant {
     Instant::now() + LONG
 }

@@ -1,4 +1,4 @@
-//! The proxies that the environment names.
+//! Proxies from the environment.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -12,10 +12,10 @@ use tokio::task::JoinSet;
 
 use crate::tls::{BASE_URL, Door, Speaks};
 
-/// A name that only the proxy knows how to reach.
+/// A host that can be reached only through the proxy.
 const HOST: &str = "upstream.test";
 
-/// A proxy that leads everybody to one address.
+/// A proxy that forwards everything to one address.
 struct Proxy {
     url: String,
     /// The first line of each request.
@@ -40,11 +40,11 @@ impl Proxy {
     }
 
     fn lines(&self) -> Vec<String> {
-        self.lines.lock().expect("nobody panics with it").clone()
+        self.lines.lock().expect("no thread panics while it holds the lock").clone()
     }
 }
 
-/// Opens a tunnel for `CONNECT`, and passes on any other request with its path alone.
+/// Opens a tunnel for `CONNECT`, and forwards any other request with only its path.
 async fn relay(
     mut stream: TcpStream,
     target: SocketAddr,
@@ -56,13 +56,15 @@ async fn relay(
     }
     let head = String::from_utf8(head)?;
     let line = head.lines().next().unwrap_or_default().to_owned();
-    lines.lock().expect("nobody panics with it").push(line.clone());
+    lines.lock().expect("no thread panics while it holds the lock").push(line.clone());
     let mut upstream = TcpStream::connect(target).await?;
     if line.starts_with("CONNECT ") {
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await?;
     } else {
         let address = line.split(' ').nth(1).context("a request has an address")?;
-        let path = address.strip_prefix(&format!("http://{HOST}")).context("the whole address is named")?;
+        let path = address
+            .strip_prefix(&format!("http://{HOST}"))
+            .context("a request to a proxy has the whole URL")?;
         upstream.write_all(head.replacen(address, path, 1).as_bytes()).await?;
     }
     copy_bidirectional(&mut stream, &mut upstream).await?;
@@ -78,7 +80,7 @@ async fn ends(upstream: &Upstream, options: Options) -> anyhow::Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upstream_is_called_through_the_proxy_of_http_proxy() -> anyhow::Result<()> {
+async fn an_upstream_is_called_through_http_proxy() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
     let proxy = Proxy::to(upstream.address()).await?;
     let options = Options::with(&upstream).env(BASE_URL, &format!("http://{HOST}/v1"));
@@ -89,7 +91,7 @@ async fn an_upstream_is_called_through_the_proxy_of_http_proxy() -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upstream_behind_tls_is_called_through_the_tunnel_of_https_proxy() -> anyhow::Result<()> {
+async fn an_upstream_behind_tls_is_called_through_https_proxy() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
     let door = Door::open(upstream.address(), HOST, Speaks::Http1).await?;
     let proxy = Proxy::to(door.address).await?;
@@ -105,7 +107,7 @@ async fn no_proxy_and_addresses_of_this_machine_are_called_directly() -> anyhow:
     let proxy = Proxy::to(upstream.address()).await?;
     let options = Options::with(&upstream).env("HTTP_PROXY", &proxy.url).env("NO_PROXY", "");
     assert_eq!(ends(&upstream, options).await?, "completed");
-    // This address leads here too, but is not taken for this machine's own.
+    // This address also reaches this machine, but does not count as local.
     let base = format!("http://0.0.0.0:{}/v1", upstream.address().port());
     let excepted = Options::with(&upstream).env(BASE_URL, &base).env("HTTP_PROXY", &proxy.url);
     assert_eq!(ends(&upstream, excepted.env("NO_PROXY", "0.0.0.0")).await?, "completed");

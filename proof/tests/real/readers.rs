@@ -1,4 +1,4 @@
-//! Readers that come and go.
+//! Readers that disconnect and reconnect.
 
 use outlast_proof::check::{Case, first_difference};
 use outlast_proof::reader::Reader;
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::{both, soon, titled};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g3_i1_i2_i11_forty_readers_that_come_and_go_record_the_same_bytes() -> anyhow::Result<()> {
+async fn g3_i1_i2_i11_forty_readers_that_reconnect_record_the_same_bytes() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let script = upstream.script(250).rate(125);
     let started = server.api().play(&script).await?;
@@ -32,7 +32,7 @@ async fn g3_i1_i2_i11_forty_readers_that_come_and_go_record_the_same_bytes() -> 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g3_a_reader_that_comes_after_the_end_gets_everything_and_the_stream_ends() -> anyhow::Result<()> {
+async fn g3_a_reader_that_connects_after_the_end_gets_everything_and_the_stream_ends() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let started = server.api().play(&upstream.script(30)).await?;
     server.api().until_ended(&started.generation).await?;
@@ -104,7 +104,7 @@ async fn o4_a_conversation_is_followed_from_a_snapshot_across_generations() -> a
     assert_eq!(shown["activeRun"], json!(null));
     let stored = Stored::read(api, &first.conversation).await?;
     let tail: Vec<_> = stored.log.iter().filter(|frame| frame.seq > snapshot.seq).collect();
-    assert_eq!(first_difference(&frames, &tail), None, "i11: snapshot and tail add up to the log");
+    assert_eq!(first_difference(&frames, &tail), None, "i11: snapshot and tail must equal the log");
     assert_eq!(frames.last().and_then(|last| last.generation.clone()), Some(second.generation));
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the server refuses, and how it says so. Never a 500 for bad input.
+//! What the server refuses, and how. Invalid input never causes a 500.
 
 use std::time::Duration;
 
@@ -43,19 +43,19 @@ async fn bad_bodies_are_problems_that_name_the_field() -> anyhow::Result<()> {
     for body in [json!([]), json!("x"), json!(null)] {
         api.post("/v1/generations", &body).await?.problem(422, "invalid_request")?;
     }
-    // A client that is told so goes on with its next request, though the server did not take all of this.
+    // The client gets the refusal and can send its next request, although the server did not read all of this one.
     let large = json!({"content": "x".repeat(2 << 20)});
     for _ in 0..20 {
         api.post("/v1/generations", &large).await?.problem(413, "too_large")?;
         api.get("/v1/conversations").await?.expect(200)?;
     }
     let listed = api.get("/v1/conversations").await?.expect(200)?;
-    assert_eq!(listed.body["data"], json!([]), "nothing of this began anything");
+    assert_eq!(listed.body["data"], json!([]), "no refused request started anything");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_position_or_a_format_that_is_none_is_refused_by_name() -> anyhow::Result<()> {
+async fn an_invalid_position_or_format_is_refused_by_name() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let started = api.play(&upstream.script(3)).await?;
@@ -70,7 +70,7 @@ async fn a_position_or_a_format_that_is_none_is_refused_by_name() -> anyhow::Res
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o6_one_reader_too_many_is_429_and_harms_nobody() -> anyhow::Result<()> {
+async fn o6_one_reader_too_many_is_429_and_affects_no_other() -> anyhow::Result<()> {
     let upstream = outlast_proof::upstream::Upstream::start().await?;
     let options = Options::with(&upstream).env("OUTLAST_LIMITS__FOLLOWERS_PER_CONVERSATION", "2");
     let server = Server::start(options).await?;
@@ -129,7 +129,7 @@ async fn b5_what_does_not_exist_is_404_on_every_path() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reads and writes that a foreign page could cause; each header alone gives it away.
+/// Reads and writes that a page of another origin could send. Each header alone is enough to refuse them.
 async fn refuses_foreign_pages(server: &Server) -> anyhow::Result<()> {
     let api = server.api();
     let own = format!("http://{}", server.address());
@@ -164,7 +164,7 @@ async fn refuses_foreign_pages(server: &Server) -> anyhow::Result<()> {
         api.send(request.headers(headers)).await?.problem(400, "invalid_request")?;
     }
     let listed = api.get("/v1/conversations").await?.expect(200)?;
-    assert_eq!(listed.body["data"], json!([]), "nothing of this began anything");
+    assert_eq!(listed.body["data"], json!([]), "no refused request started anything");
     Ok(())
 }
 
@@ -175,7 +175,7 @@ async fn a_page_of_another_origin_or_a_rebound_name_is_refused() -> anyhow::Resu
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_page_of_another_origin_is_refused_also_by_an_insecure_server() -> anyhow::Result<()> {
+async fn a_page_of_another_origin_is_refused_even_with_insecure() -> anyhow::Result<()> {
     let options = Options::default().arg("--listen").arg("0.0.0.0:0").arg("--insecure");
     let server = Server::start(options).await?;
     refuses_foreign_pages(&server).await
@@ -228,7 +228,7 @@ async fn b1_an_unknown_store_is_refused_at_the_start() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_public_address_is_refused_unless_told_insecure() -> anyhow::Result<()> {
+async fn a_public_address_is_refused_without_insecure() -> anyhow::Result<()> {
     let public = Options::default().arg("--listen").arg("0.0.0.0:0");
     let said = Server::refused(public.clone()).await?;
     assert!(said.contains("--insecure") && said.contains("0.0.0.0"), "{said}");
@@ -255,7 +255,7 @@ async fn b7_a_bad_setting_stops_the_start_with_one_line_that_names_it() -> anyho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_over_the_limit_is_503_and_there_is_room_again_when_one_closes() -> anyhow::Result<()> {
+async fn a_connection_over_the_limit_is_503_until_another_one_closes() -> anyhow::Result<()> {
     let upstream = outlast_proof::upstream::Upstream::start().await?;
     let server = Server::start(Options::with(&upstream).arg("--set").arg("limits.connections=2")).await?;
     let ask = async |path: &str| -> anyhow::Result<String> {
@@ -268,7 +268,7 @@ async fn a_connection_over_the_limit_is_503_and_there_is_room_again_when_one_clo
     };
     let mut held = Vec::new();
     for _ in 0..2 {
-        // A request without an end: the server waits for the rest of its head.
+        // An incomplete request: the server waits for the rest of its head.
         let mut stream = TcpStream::connect(server.address()).await?;
         stream.write_all(b"GET / HTTP/1.1\r\n").await?;
         held.push(stream);
@@ -291,7 +291,7 @@ async fn a_client_that_never_finishes_its_request_is_dropped_after_15_s() -> any
     let mut silent = TcpStream::connect(server.address()).await?;
     let mut slow = TcpStream::connect(server.address()).await?;
     let dripping = async {
-        // One letter of the head a second: never idle, never done.
+        // One byte of the head per second: never idle, never complete.
         for letter in b"GET / HTTP/1.1 and then some more letters ".iter().cycle() {
             if slow.write_all(&[*letter]).await.is_err() {
                 return;
@@ -309,13 +309,13 @@ async fn a_client_that_never_finishes_its_request_is_dropped_after_15_s() -> any
     Ok(())
 }
 
-/// JSON of so many lists, one in the other.
+/// JSON with this many nested lists.
 fn nested(levels: usize) -> Value {
     (0..levels).fold(json!(1), |inner, _| json!([inner]))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i20_what_is_nested_too_deep_is_refused_everywhere_and_lists_keep_working() -> anyhow::Result<()> {
+async fn i20_json_nested_too_deep_is_refused_everywhere_and_lists_keep_working() -> anyhow::Result<()> {
     let (mut server, _upstream) = both().await?;
     let api = server.api().clone();
     let mut worker = Worker::start(&api).await?;
@@ -354,7 +354,7 @@ async fn i20_what_is_nested_too_deep_is_refused_everywhere_and_lists_keep_workin
             assert!(refused, "{name} of {levels} levels: {} {}", answer.status, answer.body);
         }
     }
-    // As deep as is allowed comes back as it was sent, also after a restart.
+    // The deepest allowed value is returned unchanged, even after a restart.
     let most = json!({"deep": nested(63)});
     let body = json!({"content": "x", "producer": "external", "metadata": most});
     let kept = api.post("/v1/generations", &body).await?.started()?;

@@ -1,4 +1,4 @@
-//! Conversations and lists: make, change, page through, delete.
+//! Conversations and lists: create, change, page, delete.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::both;
 
-/// Pages through a list and returns the ids in the order they came.
+/// Pages through a list and returns the ids in order.
 async fn all_ids(api: &outlast_proof::api::Api, path: &str) -> anyhow::Result<Vec<String>> {
     let mut ids = Vec::new();
     let mut cursor: Option<String> = None;
@@ -28,7 +28,7 @@ async fn all_ids(api: &outlast_proof::api::Api, path: &str) -> anyhow::Result<Ve
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g8_lists_are_paged_newest_first_without_gap_or_repeat() -> anyhow::Result<()> {
+async fn g8_lists_are_paged_newest_first_without_gaps_or_duplicates() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let mut begun = Vec::new();
@@ -99,18 +99,19 @@ async fn s1_title_and_metadata_are_set_and_survive_a_kill() -> anyhow::Result<()
     assert_eq!((&changed["title"], &changed["metadata"]), (&change["title"], &change["metadata"]));
     server.crash().await?;
     let view = server.api().view(&id).await?;
-    assert_eq!(view["conversation"], changed, "i1: acknowledged, so it is there");
+    assert_eq!(view["conversation"], changed, "i1: an acknowledged change is kept");
     let started = server.api().play_in(&id, &upstream.script(3)).await?;
     server.api().until_ended(&started.generation).await?;
     let view = server.api().view(&id).await?;
-    assert_eq!(view["conversation"]["title"], "Green tea", "s5: a title somebody gave is kept");
+    assert_eq!(view["conversation"]["title"], "Green tea", "s5: a title that was set is kept");
     assert_eq!(view["conversation"]["generationStatus"], "complete");
     assert_eq!(view["conversation"]["currentGenerationId"], started.generation.as_str());
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o5_i4_a_named_conversation_is_made_once_and_only_as_it_was_asked_for() -> anyhow::Result<()> {
+async fn o5_i4_a_repeated_request_creates_a_conversation_once_and_a_different_one_is_a_conflict()
+-> anyhow::Result<()> {
     let (mut server, _upstream) = both().await?;
     let post = async |server: &Server, body: Value| server.api().post("/v1/conversations", &body).await;
     let tea = json!({"requestId": "a", "title": "Tea", "metadata": {"cups": 2}});
@@ -136,7 +137,7 @@ async fn o5_i4_a_named_conversation_is_made_once_and_only_as_it_was_asked_for() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn s1_a_deleted_conversation_is_gone_also_while_it_runs_and_after_a_kill() -> anyhow::Result<()> {
+async fn s1_a_deleted_conversation_is_gone_even_while_it_runs_and_after_a_kill() -> anyhow::Result<()> {
     let (mut server, upstream) = both().await?;
     let api = server.api().clone();
     let kept = api.play(&upstream.script(4)).await?;
@@ -165,7 +166,7 @@ async fn s1_a_deleted_conversation_is_gone_also_while_it_runs_and_after_a_kill()
     for path in &gone {
         api.get(path).await?.problem(404, "not_found")?;
     }
-    assert_eq!(upstream.calls(&script).await?.calls, 1, "nobody takes it up again");
+    assert_eq!(upstream.calls(&script).await?.calls, 1, "it is not resumed");
     let left: BTreeSet<String> = all_ids(&api, "/v1/conversations?limit=10").await?.into_iter().collect();
     assert_eq!(left, BTreeSet::from([kept.conversation.clone()]));
     api.until_ended(&kept.generation).await?;

@@ -1,4 +1,4 @@
-//! Events are removed after a while; messages stay (G13).
+//! Events are removed after a while; messages are kept (G13).
 
 use anyhow::Context;
 use outlast_proof::api::Api;
@@ -9,8 +9,7 @@ use serde_json::Value;
 
 use crate::{both_with, titled};
 
-/// Waits until retention has removed the events of a generation. It looks for old events at every start and
-/// then every hour.
+/// Waits until retention has removed the events of a generation, which happens at every start and then every hour.
 async fn trimmed(server: &mut Server, generation: &str) -> anyhow::Result<()> {
     let api = server.api().clone();
     until("removing old events", LONG, async || {
@@ -38,7 +37,7 @@ fn of_generation(messages: &Value, generation: &str) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g13_old_events_go_messages_stay_and_a_reader_gets_a_snapshot() -> anyhow::Result<()> {
+async fn g13_old_events_are_removed_messages_are_kept_and_a_reader_gets_a_snapshot() -> anyhow::Result<()> {
     let (mut server, upstream) = both_with("[retention]\ncompleted = \"1s\"\nerror = \"1h\"").await?;
     let api = server.api().clone();
     let done = api.play_in(&titled(&server).await?, &upstream.script(30)).await?;
@@ -60,7 +59,7 @@ async fn g13_old_events_go_messages_stay_and_a_reader_gets_a_snapshot() -> anyho
     let kept = api.get(&format!("/v1/generations/{}/events?format=json", failed.generation)).await?;
     assert!(kept.body["data"].as_array().is_some_and(|events| !events.is_empty()), "errors are kept longer");
 
-    // The conversation goes on as if nothing had been removed.
+    // The conversation continues as if nothing had been removed.
     let next = api.play_in(&done.conversation, &upstream.script(5)).await?;
     let document = api.until_ended(&next.generation).await?;
     assert_eq!(document["firstSeq"].as_u64(), before["lastSeq"].as_u64().map(|seq| seq + 1));
@@ -100,7 +99,7 @@ async fn g13_the_stream_of_a_trimmed_generation_has_its_own_messages_and_its_end
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g13_a_conversation_read_from_a_trimmed_position_starts_with_a_snapshot_and_goes_on()
+async fn g13_a_conversation_read_from_a_trimmed_position_starts_with_a_snapshot_and_continues()
 -> anyhow::Result<()> {
     let (mut server, upstream) = both_with("[retention]\ncompleted = \"1s\"").await?;
     let api = server.api().clone();

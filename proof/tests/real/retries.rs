@@ -1,4 +1,4 @@
-//! Upstreams that fail: what is retried, what is shown, what is kept.
+//! Failing upstreams: what is retried, what is shown, what is kept.
 
 use outlast_proof::check::Case;
 use outlast_proof::reader::Reader;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::{both, both_with, soon};
 
-/// Every way an attempt may fail and pass, in the upstream's words.
+/// Every transient fault, in the upstream's notation.
 const PASSING: [&str; 5] =
     ["reset_after=7", "end_after=7", "error_after=7", "fail=503", "fail=429 retry_after=1"];
 
@@ -24,7 +24,7 @@ fn payloads(stored: &Stored, kind: &str) -> anyhow::Result<Vec<Value>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g11_a_failure_that_passes_is_retried_and_its_text_is_shown_once() -> anyhow::Result<()> {
+async fn g11_a_transient_failure_is_retried_and_the_text_is_shown_once() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     for fault in PASSING {
@@ -84,7 +84,7 @@ async fn g11_a_wrong_request_is_not_retried() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b4_an_upstream_that_says_nothing_ends_with_timed_out() -> anyhow::Result<()> {
+async fn b4_a_silent_upstream_ends_as_timed_out() -> anyhow::Result<()> {
     let (server, upstream) = both_with("[timeouts]\nupstream_idle = \"400ms\"").await?;
     let script = upstream.script(30).rate(1_000).fault("hang_after=5");
     let started = server.api().play(&script).await?;
@@ -107,7 +107,7 @@ async fn g7_a_failed_generation_is_retried_without_its_partial_answer() -> anyho
     let body = json!({"mode": "retry", "requestId": "again"});
     let again = api.post(&path, &body).await?.started()?;
     assert_eq!((&again.conversation, &again.message), (&failed.conversation, &failed.message));
-    assert_eq!(api.post(&path, &body).await?.started()?, again, "o5: a retry has a name too");
+    assert_eq!(api.post(&path, &body).await?.started()?, again, "o5: a retry has a request id too");
     assert_eq!(api.until_ended(&again.generation).await?["status"], "completed");
     let view = api.view(&failed.conversation).await?;
     let messages = view["messages"].as_array().cloned().unwrap_or_default();
@@ -118,7 +118,7 @@ async fn g7_a_failed_generation_is_retried_without_its_partial_answer() -> anyho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g7_a_failed_generation_is_continued_behind_its_partial_answer() -> anyhow::Result<()> {
+async fn g7_a_failed_generation_is_continued_after_its_partial_answer() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let script = upstream.script(30).rate(1_000).fault("reset_after=7 fails=3");

@@ -1,4 +1,4 @@
-//! What slow clients of a large conversation cost.
+//! The memory that slow clients of a large conversation use.
 
 use std::net::SocketAddr;
 
@@ -14,14 +14,14 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use crate::{both, titled};
 
-/// 60 MB of text: every message stands in the log and in the list of messages.
+/// 60 MB of text: every message is in the log and in the list of messages.
 const MESSAGES: usize = 200;
 const MESSAGE_BYTES: usize = 300_000;
 const CLIENTS: usize = 12;
-/// What 12 clients may cost together: each holds a page or snapshot of 1 MiB at most, and for a moment the
-/// server holds what it makes that from.
+/// What 12 clients together may use: each holds a page or snapshot of at most 1 MiB, and for a moment the server also
+/// holds the data it was built from.
 const MEMORY_MAX: u64 = 64 << 20;
-/// A page or snapshot may have this many bytes of messages or events, and a little around them.
+/// The maximum size of a page or snapshot, with some room for the JSON around it.
 const PAGE_MAX: usize = (1 << 20) + 64 * 1024;
 
 /// A conversation of long messages that were never answered. Returns its id and its newest generation.
@@ -31,7 +31,10 @@ async fn large(api: &Api, conversation: &str) -> anyhow::Result<String> {
         let text = format!("{number} ").repeat(MESSAGE_BYTES / (number.to_string().len() + 1));
         let body = json!({"content": text, "producer": "external", "conversationId": conversation});
         let started = api.post("/v1/generations", &body).await?.started()?;
-        ensure!(api.cancel(&started.generation).await?, "it was waiting for a worker");
+        ensure!(
+            api.cancel(&started.generation).await?,
+            "a generation without a worker could not be cancelled"
+        );
         newest = Some(started.generation);
     }
     newest.context("one at least")
@@ -43,7 +46,7 @@ async fn connect(address: SocketAddr) -> anyhow::Result<TcpStream> {
     Ok(socket.connect(address).await?)
 }
 
-/// Sends a request, reads the beginning of the response and takes nothing more.
+/// Sends a request, reads the beginning of the response and nothing more.
 async fn begin(address: SocketAddr, path: String) -> anyhow::Result<TcpStream> {
     let mut stream = connect(address).await?;
     stream.write_all(format!("GET {path} HTTP/1.0\r\nhost: localhost\r\n\r\n").as_bytes()).await?;
@@ -53,7 +56,7 @@ async fn begin(address: SocketAddr, path: String) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Opens a WebSocket, takes its first event and nothing more.
+/// Opens a WebSocket, reads its first event and nothing more.
 async fn begin_socket(
     address: SocketAddr,
     path: String,
@@ -110,14 +113,17 @@ async fn i12_twelve_slow_clients_of_a_conversation_of_60_mb_cost_less_than_64_mb
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i12_what_is_too_large_for_one_response_is_cut_and_says_so() -> anyhow::Result<()> {
+async fn i12_a_response_that_would_be_too_large_is_split_into_pages() -> anyhow::Result<()> {
     let (server, _upstream) = both().await?;
     let api = server.api();
     let id = titled(&server).await?;
     for _ in 0..8 {
         let body = json!({"content": "x".repeat(300_000), "producer": "external", "conversationId": id});
         let started = api.post("/v1/generations", &body).await?.started()?;
-        ensure!(api.cancel(&started.generation).await?, "it was waiting for a worker");
+        ensure!(
+            api.cancel(&started.generation).await?,
+            "a generation without a worker could not be cancelled"
+        );
     }
     let view = api.get(&format!("/v1/conversations/{id}?limit=1000")).await?.expect(200)?.body;
     assert_eq!(view["hasMore"], true);

@@ -15,13 +15,13 @@ use tokio::time::{Instant, interval};
 
 use crate::{both, soon};
 
-/// An answer of about 1.6 MB, and as events 60 MB: far more than lies between the server and a stalled reader.
+/// An answer of about 1.6 MB, or 60 MB as events: far more than fits into the buffers of a stalled reader.
 const TOKENS: u64 = 270_000;
-/// What 20 stalled readers may cost beside the answer itself: their sockets are the kernel's, and each has
-/// one page of the log in memory at most.
+/// What 20 stalled readers may use in addition to the answer itself. Their socket buffers belong to the kernel, and
+/// each holds at most one page of the log.
 const MEMORY_MAX: u64 = 400 << 20;
 
-/// Asks for a stream and takes nothing of it. HTTP/1.0, so that the body is just bytes until the close.
+/// Requests a stream and reads nothing of it. It uses HTTP/1.0, so that the body is plain bytes until the close.
 async fn stall(address: SocketAddr, generation: &str) -> anyhow::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(4096)?;
@@ -31,7 +31,7 @@ async fn stall(address: SocketAddr, generation: &str) -> anyhow::Result<TcpStrea
     Ok(stream)
 }
 
-/// Reads what is left until the server closes; whether it ended well, and what came.
+/// Reads the rest until the server closes. Returns whether it ended without an error, and the frames.
 async fn drain(mut stream: TcpStream) -> anyhow::Result<(bool, Vec<Frame>)> {
     let mut bytes = Vec::new();
     let read = bounded("draining a stalled reader", LONG, stream.read_to_end(&mut bytes)).await?;
@@ -42,8 +42,8 @@ async fn drain(mut stream: TcpStream) -> anyhow::Result<(bool, Vec<Frame>)> {
     Ok((read.is_ok(), frames))
 }
 
-/// Whether the server still has its end of a connection. After a close the kernel may go on sending what it
-/// holds, but no process owns the socket: its inode is 0.
+/// Whether the server still holds its end of a connection. After a close the kernel may still send buffered data, but
+/// no process owns the socket, and its inode is 0.
 fn server_holds(server: u16, client: u16) -> anyhow::Result<bool> {
     let table = std::fs::read_to_string("/proc/net/tcp")?;
     let (from, to) = (format!(":{server:04X}"), format!(":{client:04X}"));
@@ -53,10 +53,10 @@ fn server_holds(server: u16, client: u16) -> anyhow::Result<bool> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o6_i12_stalled_readers_delay_nobody_cost_little_and_resume_exactly() -> anyhow::Result<()> {
+async fn o6_i12_stalled_readers_delay_no_one_use_little_memory_and_resume_exactly() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
-    // How long it takes with nobody in the way.
+    // How long it takes without stalled readers.
     let begun = Instant::now();
     let alone = api.play(&upstream.script(TOKENS)).await?;
     Reader::of_generation(api, &alone.generation).record(soon()).await;
@@ -71,12 +71,12 @@ async fn o6_i12_stalled_readers_delay_nobody_cost_little_and_resume_exactly() ->
     let recording = Reader::of_generation(api, &started.generation).record(soon()).await;
     let disturbed = begun.elapsed();
     let most = undisturbed * 3 + Duration::from_secs(3); // a busy machine, not a stalled reader
-    assert!(disturbed < most, "{disturbed:?} beside stalled readers, {undisturbed:?} without");
+    assert!(disturbed < most, "{disturbed:?} with stalled readers, {undisturbed:?} without");
     let resident = server.resident_bytes()?;
     eprintln!("20 stalled readers: {disturbed:?}, alone: {undisturbed:?}, {} MiB resident", resident >> 20);
     assert!(resident < MEMORY_MAX, "{} MiB with 20 stalled readers", resident >> 20);
 
-    // One that begins to read gets the rest, in order, from where it stood.
+    // A reader that starts to read again gets the rest, in order.
     let log = Stored::read(api, &started.conversation).await?;
     let (well, frames) = drain(stalled.remove(0)).await?;
     assert!(well && frames.last().is_some_and(Frame::is_end), "{} frames", frames.len());
@@ -85,7 +85,7 @@ async fn o6_i12_stalled_readers_delay_nobody_cost_little_and_resume_exactly() ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o6_i12_a_reader_that_stalls_too_long_is_dropped_and_can_come_back() -> anyhow::Result<()> {
+async fn o6_i12_a_reader_that_stalls_too_long_is_dropped_and_can_resume() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let started = api.play(&upstream.script(TOKENS)).await?;
@@ -96,7 +96,7 @@ async fn o6_i12_a_reader_that_stalls_too_long_is_dropped_and_can_come_back() -> 
         Ok(server_holds(server.address().port(), client)?.then_some(()))
     })
     .await?;
-    // The server's limit is 30 s without a byte taken.
+    // The server drops a reader after 30 s without progress.
     outlast_proof::wait::until("dropping the stalled reader", Duration::from_secs(50), async || {
         Ok((!server_holds(server.address().port(), client)?).then_some(()))
     })
@@ -105,7 +105,7 @@ async fn o6_i12_a_reader_that_stalls_too_long_is_dropped_and_can_come_back() -> 
     assert!(!frames.iter().any(Frame::is_end), "it was dropped before the end");
     let stored = Stored::read(api, &started.conversation).await?;
     let log = stored.events_of(&started.generation);
-    assert_eq!(first_difference(&frames, &log), None, "what it got before is exact");
+    assert_eq!(first_difference(&frames, &log), None, "what it received before is exact");
 
     let after = frames.last().map_or(0, |frame| frame.seq);
     let path = format!("/v1/generations/{}/events?after={after}", started.generation);
@@ -114,12 +114,12 @@ async fn o6_i12_a_reader_that_stalls_too_long_is_dropped_and_can_come_back() -> 
     cutter.push(&rest);
     let mut whole = frames;
     whole.extend(cutter.cut_all()?);
-    assert_eq!(first_difference(&whole, &log), None, "i2: it comes back exactly where it was");
+    assert_eq!(first_difference(&whole, &log), None, "i2: it resumes exactly where it was");
     assert_eq!(whole.len(), log.len());
     Ok(())
 }
 
-/// How long the server keeps a reader that takes so many bytes every tenth of a second.
+/// How long the server keeps a reader that reads this many bytes every tenth of a second.
 async fn kept_reading(
     server: &Server,
     generation: &str,

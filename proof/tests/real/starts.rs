@@ -1,4 +1,4 @@
-//! The same message, sent again and again.
+//! The same start, sent repeatedly.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::both;
 
-/// Sends a body so many times at once and returns the ids that came back, each once.
+/// Sends a body this many times at once, and returns the distinct ids in the responses.
 async fn send_at_once(api: &Api, body: &Value, times: usize) -> anyhow::Result<Vec<Started>> {
     let mut starts = JoinSet::new();
     for _ in 0..times {
@@ -25,7 +25,7 @@ async fn send_at_once(api: &Api, body: &Value, times: usize) -> anyhow::Result<V
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o5_i4_fifty_equal_starts_at_once_begin_one_generation() -> anyhow::Result<()> {
+async fn o5_i4_fifty_identical_starts_at_once_start_one_generation() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let script = upstream.script(20).rate(100);
@@ -38,12 +38,12 @@ async fn o5_i4_fifty_equal_starts_at_once_begin_one_generation() -> anyhow::Resu
     let listed = api.get("/v1/conversations").await?.expect(200)?;
     assert_eq!(listed.body["data"].as_array().map(Vec::len), Some(1), "{}", listed.body);
     let repeated = api.post("/v1/generations", &body).await?.started()?;
-    assert_eq!(repeated, started, "o5: also after the end");
+    assert_eq!(repeated, started, "o5: even after the end");
     Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o5_i4_fifty_equal_starts_at_once_in_a_conversation_begin_one_generation() -> anyhow::Result<()> {
+async fn o5_i4_fifty_identical_starts_at_once_in_a_conversation_start_one_generation() -> anyhow::Result<()> {
     let (server, upstream) = both().await?;
     let api = server.api();
     let conversation = api.post("/v1/conversations", &json!({})).await?.expect(201)?.text("id")?;
@@ -93,7 +93,7 @@ async fn o5_the_header_idempotency_key_means_the_same_as_request_id() -> anyhow:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g1_a_start_that_was_acknowledged_survives_a_kill_at_once() -> anyhow::Result<()> {
+async fn g1_an_acknowledged_start_survives_an_immediate_kill() -> anyhow::Result<()> {
     let (mut server, upstream) = both().await?;
     for _ in 0..5 {
         let started = server.api().play(&upstream.script(10)).await?;

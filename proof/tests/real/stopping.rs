@@ -1,4 +1,4 @@
-//! Starting, SIGTERM, and two servers for one data folder.
+//! Start-up, SIGTERM, and two servers on one data folder.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use outlast_proof::wait::{LONG, bounded};
 use crate::{both, soon};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x6_sigterm_ends_streams_without_an_end_and_the_next_start_goes_on() -> anyhow::Result<()> {
+async fn x6_sigterm_closes_streams_and_the_next_start_continues() -> anyhow::Result<()> {
     let (mut server, upstream) = both().await?;
     let api = server.api().clone();
     let started = api.play(&upstream.script(150).rate(100)).await?;
@@ -25,7 +25,7 @@ async fn x6_sigterm_ends_streams_without_an_end_and_the_next_start_goes_on() -> 
         let begun = Instant::now();
         server.stop().await?;
         assert!(begun.elapsed() < Duration::from_secs(10), "draining took {:?}", begun.elapsed());
-        // The stream ended in good order, with whole events and without the end of the generation.
+        // The stream was closed normally, with complete events and without the end of the generation.
         let mut frames = Vec::new();
         while let Some(bytes) = bounded("the end of the stream", LONG, response.chunk()).await?? {
             cutter.push(&bytes);
@@ -53,7 +53,7 @@ async fn i5_a_second_server_on_the_same_data_is_refused_and_harms_nothing() -> a
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x6_health_and_readiness_answer() -> anyhow::Result<()> {
+async fn x6_health_and_readiness_respond() -> anyhow::Result<()> {
     let (server, _upstream) = both().await?;
     for path in ["/healthz", "/readyz", "/openapi.json", "/v1/capabilities", "/v1/models"] {
         server.api().get(path).await?.expect(200)?;
@@ -62,7 +62,7 @@ async fn x6_health_and_readiness_answer() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn b7_settings_of_the_contract_that_do_nothing_yet_are_named_in_one_line() -> anyhow::Result<()> {
+async fn b7_settings_without_effect_are_named_in_one_line() -> anyhow::Result<()> {
     let toml = "[sandbox]\nkind = \"local\"\n[tools.bash]\npolicy = \"ask\"\n\
                 [timeouts]\napproval_pause = \"5m\"\nsandbox_kill = \"24h\"\nunwatched = \"30m\"";
     let server = Server::start(Options::default().toml(toml)).await?;

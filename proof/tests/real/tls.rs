@@ -1,4 +1,4 @@
-//! An upstream behind TLS, with a certificate that the machine is told to trust, and without.
+//! An upstream behind TLS, with a trusted certificate and without.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 use crate::{http2, soon};
 
-/// The setting that says where the model is called.
+/// The variable with the address of the model.
 pub(crate) const BASE_URL: &str = "OUTLAST_MODELS__DEFAULT__BASE_URL";
 
 /// TLS in front of an upstream.
@@ -27,16 +27,15 @@ pub(crate) struct Door {
     pub(crate) address: SocketAddr,
     /// How many connections were opened.
     pub(crate) connections: Arc<AtomicUsize>,
-    /// What to trust.
+    /// The certificate to trust.
     certificate: NamedTempFile,
-    /// Ends with it.
     _serving: JoinSet<()>,
 }
 
-/// What a door speaks behind TLS.
+/// The protocol inside TLS.
 #[derive(Clone, Copy)]
 pub(crate) enum Speaks {
-    /// Whatever the upstream does: HTTP/1.1.
+    /// HTTP/1.1, like the upstream.
     Http1,
     /// HTTP/2, offered in the handshake.
     Http2,
@@ -51,7 +50,7 @@ impl Door {
         options.env("SSL_CERT_FILE", &self.certificate.path().to_string_lossy())
     }
 
-    /// Opens a door for this host name.
+    /// Starts a TLS proxy for this host name.
     pub(crate) async fn open(upstream: SocketAddr, host: &str, speaks: Speaks) -> anyhow::Result<Door> {
         let made = rcgen::generate_simple_self_signed([host.to_owned()])?;
         let certificate = NamedTempFile::new()?;
@@ -96,7 +95,7 @@ async fn behind_tls(upstream: SocketAddr) -> anyhow::Result<Door> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn g11_an_upstream_behind_tls_is_read_and_cut_like_any_other() -> anyhow::Result<()> {
+async fn g11_an_upstream_behind_tls_works_and_fails_like_any_other() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
     let door = behind_tls(upstream.address()).await?;
     let server = Server::start(door.options(&upstream, &door)).await?;
@@ -114,7 +113,7 @@ async fn g11_an_upstream_behind_tls_is_read_and_cut_like_any_other() -> anyhow::
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i14_an_upstream_that_nobody_vouches_for_is_told_nothing() -> anyhow::Result<()> {
+async fn i14_an_upstream_with_an_untrusted_certificate_gets_no_request() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
     let (door, other) = (behind_tls(upstream.address()).await?, behind_tls(upstream.address()).await?);
     let server = Server::start(door.options(&upstream, &other)).await?;

@@ -1,4 +1,4 @@
-//! The torture itself, briefly, so that it works when somebody needs it.
+//! A short run of the torture test, so that it works when somebody needs it.
 
 use outlast_proof::torture::{Plan, torture};
 

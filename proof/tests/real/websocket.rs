@@ -1,4 +1,4 @@
-//! The WebSocket of a conversation: the same events as everywhere (O3, O4, O5).
+//! The WebSocket of a conversation: the same events as in the other streams (O3, O4, O5).
 
 use anyhow::{Context, bail};
 use futures_util::{SinkExt, StreamExt};
@@ -53,7 +53,7 @@ impl Socket {
     }
 }
 
-/// Frames that are events of the log: replies to commands have no seq.
+/// The frames that are events of the log. Replies to commands have no seq.
 fn events(frames: &[String]) -> anyhow::Result<Vec<String>> {
     let mut events = Vec::new();
     for frame in frames {
@@ -94,7 +94,7 @@ async fn o3_o4_a_websocket_gets_a_snapshot_and_then_the_bytes_of_the_log() -> an
         assert!(about, "o3: each with seq, requestId, generationId: {event}");
     }
 
-    // The same request again starts nothing and is answered with the same ids.
+    // Repeating the request starts nothing and returns the same ids.
     socket.send(&send).await?;
     let again: Value = serde_json::from_str(&socket.next().await?)?;
     assert_eq!(again["payload"]["generationId"], accepted["payload"]["generationId"]);
@@ -108,7 +108,7 @@ async fn o3_o4_a_websocket_gets_a_snapshot_and_then_the_bytes_of_the_log() -> an
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn o4_a_websocket_with_a_last_seq_gets_what_it_missed_instead() -> anyhow::Result<()> {
+async fn o4_a_websocket_with_a_last_seq_gets_what_it_missed() -> anyhow::Result<()> {
     let (mut server, upstream) = both().await?;
     let started = server.api().play_in(&titled(&server).await?, &upstream.script(30)).await?;
     server.api().until_ended(&started.generation).await?;
@@ -167,7 +167,7 @@ async fn o3_x1_started_by_websocket_watched_by_sse_cancelled_by_websocket() -> a
     let stored = Stored::read(server.api(), &id).await?;
     let seen = events(&frames?)?;
     let log = stored_events(&stored, 0);
-    assert!(log.ends_with(&seen), "what the socket got after the start is the rest of the log");
+    assert!(log.ends_with(&seen), "the socket must receive the rest of the log");
     let case = outlast_proof::check::Case::ended(&started, 10_000, &["cancelled"], vec![recording]);
     case.check(server.api()).await?.clean()
 }
@@ -198,7 +198,7 @@ async fn o3_an_invalid_command_gets_an_error_and_changes_nothing() -> anyhow::Re
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x6_a_server_that_stops_sends_a_close_frame() -> anyhow::Result<()> {
+async fn x6_a_stopping_server_sends_a_close_frame() -> anyhow::Result<()> {
     let (mut server, _upstream) = both().await?;
     let mut socket = Socket::hello(&server, &titled(&server).await?, json!({})).await?;
     socket.until("snapshot").await?;

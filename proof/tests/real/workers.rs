@@ -1,4 +1,4 @@
-//! Workers elsewhere: the example of the repository, killed and started again, silenced, cancelled.
+//! Workers: the example worker, killed and restarted, silenced, cancelled.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -17,13 +17,13 @@ use tokio::process::{Child, Command};
 
 use crate::{both, soon};
 
-/// An answer of so many words, which look like the upstream's tokens: the same comparison tells whether one
-/// is missing, doubled or torn.
+/// An answer of this many words. They look like the upstream's tokens, so that the same comparison notices a
+/// missing, repeated or incomplete one.
 fn text(words: u64) -> String {
     (0..words).map(|number| format!("<{number}:0> ")).collect()
 }
 
-/// The example worker, at work on a generation.
+/// The example worker, running for a generation.
 fn worker(server: &Server, generation: &str, words: u64, more: &[&str]) -> anyhow::Result<Child> {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/worker.py");
     let server = format!("http://{}", server.address());
@@ -33,7 +33,7 @@ fn worker(server: &Server, generation: &str, words: u64, more: &[&str]) -> anyho
     Ok(command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true).spawn()?)
 }
 
-/// Waits for a worker that ends by itself, and returns what it said.
+/// Waits for a worker that ends by itself, and returns its output.
 async fn ended(worker: Child) -> anyhow::Result<String> {
     let output = bounded("the worker's end", LONG, worker.wait_with_output()).await??;
     let said = String::from_utf8(output.stdout)?;
@@ -51,7 +51,7 @@ async fn ask(api: &Api, started: &Started, what: &str, body: Value) -> anyhow::R
     Ok((answer.status, answer.body))
 }
 
-/// Waits until somebody has become the producer, in this epoch.
+/// Waits until a worker has claimed the generation in this epoch.
 async fn claimed(api: &Api, started: &Started, epoch: u64) -> anyhow::Result<()> {
     until("the claim", LONG, async || {
         Ok((api.generation(&started.generation).await?["attempt"] == epoch).then_some(()))
@@ -60,7 +60,7 @@ async fn claimed(api: &Api, started: &Started, epoch: u64) -> anyhow::Result<()>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x3_i1_i2_a_worker_killed_in_the_middle_goes_on_where_the_log_ends() -> anyhow::Result<()> {
+async fn x3_i1_i2_a_worker_killed_in_the_middle_continues_where_the_log_ends() -> anyhow::Result<()> {
     let (server, _upstream) = both().await?;
     let api = server.api();
     let started = start(api, Some(&crate::titled(&server).await?)).await?;
@@ -80,20 +80,20 @@ async fn x3_i1_i2_a_worker_killed_in_the_middle_goes_on_where_the_log_ends() -> 
     for recording in &recordings {
         let seqs: Vec<u64> = recording.frames.iter().map(|frame| frame.seq).collect();
         let dense: Vec<u64> = (seqs[0]..).take(seqs.len()).collect();
-        assert_eq!(seqs, dense, "no gap and no repeat");
+        assert_eq!(seqs, dense, "no gaps, no duplicates");
     }
     let stored = Stored::read(api, &started.conversation).await?;
     let kinds = stored.kinds_of(&started.generation);
-    assert!(!kinds.contains(&"attempt.retracted"), "what was said stays: {kinds:?}");
+    assert!(!kinds.contains(&"attempt.retracted"), "the text must be kept: {kinds:?}");
     let document = api.generation(&started.generation).await?;
     assert_eq!(document["contentParts"], json!([{"type": "text", "text": text(60)}]), "the exact text");
     Case::completed(&started, 60, recordings).check(api).await?.clean()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x3_a_worker_outlives_a_server_that_is_killed() -> anyhow::Result<()> {
+async fn x3_a_worker_survives_a_kill_of_the_server() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
-    // Long enough that the silence of a server that is starting does not count.
+    // Long enough that a restart of the server does not count as silence.
     let options = Options::with(&upstream).env("OUTLAST_TIMEOUTS__WORKER_SILENCE", "60s");
     let mut server = Server::start(options).await?;
     let started = start(server.api(), None).await?;
@@ -131,7 +131,7 @@ async fn x3_i5_an_append_of_the_old_epoch_is_refused() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn x3_silence_interrupts_and_the_next_worker_goes_on() -> anyhow::Result<()> {
+async fn x3_silence_interrupts_and_the_next_worker_continues() -> anyhow::Result<()> {
     let upstream = Upstream::start().await?;
     let options = Options::with(&upstream).env("OUTLAST_TIMEOUTS__WORKER_SILENCE", "2s");
     let server = Server::start(options).await?;
@@ -139,7 +139,7 @@ async fn x3_silence_interrupts_and_the_next_worker_goes_on() -> anyhow::Result<(
     let started = start(api, None).await?;
     let reader = Reader::of_generation(api, &started.generation).record(soon());
     let work = async {
-        // Slower than the limit, but it says that it is alive.
+        // Slower than the limit, but it sends heartbeats.
         let mut silenced = worker(&server, &started.generation, 30, &["--pace", "2.5"])?;
         let document = api.until_chunks(&started.generation, 1).await?;
         assert_eq!(document["status"], "running", "heartbeats count");
@@ -151,7 +151,11 @@ async fn x3_silence_interrupts_and_the_next_worker_goes_on() -> anyhow::Result<(
             (&json!("stale_producer"), &json!("interrupted"))
         );
         let (status, problem) = ask(api, &started, "resume", json!({})).await?;
-        assert_eq!((status, &problem["code"]), (409, &json!("external_producer")), "only a worker can");
+        assert_eq!(
+            (status, &problem["code"]),
+            (409, &json!("external_producer")),
+            "only a worker can continue it"
+        );
         ended(worker(&server, &started.generation, 30, &[])?).await
     };
     let (recording, said) = tokio::join!(reader, work);
@@ -166,7 +170,7 @@ async fn x3_silence_interrupts_and_the_next_worker_goes_on() -> anyhow::Result<(
 async fn x3_i9_a_cancel_reaches_the_worker() -> anyhow::Result<()> {
     let (server, _upstream) = both().await?;
     let api = server.api();
-    // One is in the middle of its words, the other has nothing to say and learns of it all the same.
+    // One is in the middle of its text; the other has nothing to send and still learns of the cancel.
     for pace in ["0.02", "100"] {
         let started = start(api, None).await?;
         let working = worker(&server, &started.generation, 10_000, &["--pace", pace])?;
@@ -180,7 +184,7 @@ async fn x3_i9_a_cancel_reaches_the_worker() -> anyhow::Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i8_g6_a_worker_asks_a_person_decides_and_the_worker_reads_it() -> anyhow::Result<()> {
+async fn i8_g6_a_worker_asks_a_person_decides_and_the_worker_reads_the_decision() -> anyhow::Result<()> {
     let (mut server, _upstream) = both().await?;
     let started = start(server.api(), None).await?;
     let (_, worker) = ask(server.api(), &started, "claim", json!({})).await?;
@@ -192,7 +196,7 @@ async fn i8_g6_a_worker_asks_a_person_decides_and_the_worker_reads_it() -> anyho
     let (status, waiting) = ask(server.api(), &started, "events", batch(&worker, asked("ls"))).await?;
     assert_eq!((status, &waiting["status"]), (200, &json!("awaiting_approval")), "{waiting}");
 
-    // The question outlives the server, and nobody else's takes its place.
+    // The question survives a crash, and no other question can replace it.
     server.crash().await?;
     let api = server.api();
     let (status, problem) = ask(api, &started, "events", batch(&waiting, asked("rm -rf /"))).await?;
@@ -223,7 +227,7 @@ async fn i8_g6_a_worker_asks_a_person_decides_and_the_worker_reads_it() -> anyho
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i8_a_worker_that_swaps_the_question_does_not_get_the_click() -> anyhow::Result<()> {
+async fn i8_a_decision_does_not_apply_to_a_swapped_question() -> anyhow::Result<()> {
     let (mut server, _upstream) = both().await?;
     let mut worker = Worker::start(server.api()).await?;
     worker.ask("call_1", "ls").await?.expect(200)?;
@@ -236,13 +240,13 @@ async fn i8_a_worker_that_swaps_the_question_does_not_get_the_click() -> anyhow:
     assert_ne!(shown, seen);
     worker.decide("call_1", &click).await?.problem(409, "approval_changed")?;
 
-    // Not even the same words are the same question: the person saw what an attempt that is gone wanted.
+    // Even the same text is not the same question, because the person saw that of an earlier attempt.
     worker.claim(false).await?;
     worker.ask("call_1", "ls").await?.expect(200)?;
     server.crash().await?;
     worker.decide("call_1", &click).await?.problem(409, "approval_changed")?;
     let document = server.api().generation(&worker.started.generation).await?;
-    assert_eq!(document["status"], "awaiting_approval", "no click has counted: {document}");
+    assert_eq!(document["status"], "awaiting_approval", "no decision may count: {document}");
     let told = worker.heartbeat().await?.expect(200)?;
     assert_eq!(told.body["approvals"][0].get("decided"), None, "{}", told.body);
 

@@ -14,26 +14,29 @@ fn o1_a_generation_becomes_current_at_its_first_attempt_and_stays_after_its_end(
 }
 
 #[test]
-fn the_last_that_ended_stays_current_also_when_it_never_ran() {
+fn the_last_one_that_ended_stays_current_even_if_it_never_ran() {
     let current = |past: Vec<Past>| given(past).transcript.state.current.unwrap().id.to_string();
     let one_waits = vec![running(G1), asked(G2)];
     let both_over = [one_waits.clone(), vec![completed(G1), cancelled(G2)]].concat();
     assert_eq!(current(both_over), G2);
     let one_runs = [one_waits, vec![cancelled(G2)]].concat();
-    assert_eq!(current(one_runs), G1, "one that runs is not pushed aside");
+    assert_eq!(current(one_runs), G1, "a running one is not replaced");
 }
 
 #[test]
 fn i18_a_state_holds_only_what_is_open() {
     let text = "long ".repeat(10_000);
     let size = |past: Vec<Past>| serde_json::to_string(&given(past).transcript.state).unwrap().len();
-    assert!(size(vec![answering(G1, &text)]) > text.len(), "text that is arriving is nowhere else");
+    assert!(
+        size(vec![answering(G1, &text)]) > text.len(),
+        "text that is still arriving is only in the state"
+    );
     assert!(size(vec![answered(G1, &text)]) < 2_000);
     assert!(size(vec![answering(G1, &text), cancelled(G1)]) < 2_000);
 }
 
 #[test]
-fn a_conversation_changes_its_time_with_everything_but_text() {
+fn every_event_but_text_updates_the_time_of_a_conversation() {
     let world = given([running(G1)]);
     let before = world.transcript.state.updated_at;
     let world = world.observed(says(G1, 1, "Hel")).then(["assistant.segment.started", "chat.delta"]);
@@ -52,7 +55,7 @@ fn g3_a_generation_begins_with_its_question_and_ends_with_its_end() {
 }
 
 #[test]
-fn an_event_of_an_unknown_generation_is_passed_over() {
+fn an_event_of_an_unknown_generation_is_ignored() {
     let mut state = given([running(G1)]).transcript.state;
     let before = state.clone();
     let entry = Entry {
@@ -67,7 +70,7 @@ fn an_event_of_an_unknown_generation_is_passed_over() {
 }
 
 #[test]
-fn text_for_a_segment_that_is_not_open_is_counted_and_passed_over() {
+fn text_for_a_segment_that_is_not_open_is_counted_and_ignored() {
     let mut state = given([answering(G1, "Hel")]).transcript.state;
     let entry = Entry {
         seq: state.seq.next(),

@@ -43,7 +43,7 @@ fn s3_only_the_last_messages_go_to_the_model() {
 }
 
 #[test]
-fn s3_a_question_asked_during_another_answer_stands_after_it() {
+fn s3_a_question_asked_during_another_answer_comes_after_it() {
     let world = given([running(G1), asked(G2), spoke(G1, 1, "one"), completed(G1), started(G2, 1)]);
     assert_eq!(
         context_of(&world, G2, 10),
@@ -52,19 +52,19 @@ fn s3_a_question_asked_during_another_answer_stands_after_it() {
 }
 
 #[test]
-fn s3_questions_that_wait_for_their_own_turn_are_left_out() {
+fn s3_queued_questions_are_left_out() {
     let world = given([running(G1), asked(G2), asked(G3)]);
     assert_eq!(context_of(&world, G1, 10), [user("question of gen_1")]);
 }
 
 #[test]
-fn s3_what_this_very_run_has_said_and_withdrawn_is_not_given_back_to_it() {
+fn s3_withdrawn_text_is_not_given_to_the_model() {
     let world = given([answering(G1, "Hel"), retracted(G1, 1), retrying(G1, 2, 0), started(G1, 2)]);
     assert_eq!(context_of(&world, G1, 10), [user("question of gen_1")]);
 }
 
 #[test]
-fn g11_a_model_that_can_goes_on_from_the_last_word_of_its_own_partial_answer() {
+fn g11_a_model_that_can_continues_its_own_partial_answer() {
     let world = given([answering(G1, "Hel lo "), retrying(G1, 2, 0), started(G1, 2)]);
     let sources = Sources { messages: &world.stored.messages, limit: 10, prompt: None, prefill: true };
     let context = context(&world.transcript.state, world.generation(G1), sources);
@@ -89,13 +89,13 @@ fn b3_a_prompt_is_given_instead_of_the_transcript() {
 }
 
 #[test]
-fn s3_the_question_goes_even_if_there_is_no_room() {
+fn s3_the_question_is_included_even_if_there_is_no_room() {
     let world = given([running(G1), completed(G1), running(G2)]);
     assert_eq!(context_of(&world, G2, 0), [user("question of gen_2")]);
 }
 
 #[test]
-fn s3_messages_without_words_are_left_out() {
+fn s3_messages_without_text_are_left_out() {
     let world = given([running(G1)])
         .observed(stream(G1, 1, vec![thoughts("only thinking")], Some(finished())))
         .then(["assistant.segment.started", "thinking.delta", "assistant.segment.ended", "chat.done"])
@@ -105,7 +105,7 @@ fn s3_messages_without_words_are_left_out() {
 }
 
 #[test]
-fn s3_a_partial_answer_that_nobody_took_up_is_part_of_the_transcript() {
+fn s3_a_partial_answer_that_nobody_retried_is_part_of_the_transcript() {
     let world = given([answering(G1, "Hel"), cancelled(G1), running(G2)]);
     assert_eq!(
         context_of(&world, G2, 10),

@@ -13,7 +13,7 @@ fn retract_event(world: &World) -> (u32, Vec<MessageId>, String) {
         }
         _ => None,
     };
-    world.log.iter().rev().find_map(retraction).expect("something was retracted")
+    world.log.iter().rev().find_map(retraction).expect("nothing was retracted")
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn g1_every_part_of_a_question_is_kept_and_its_text_is_its_content() {
 }
 
 #[test]
-fn o5_a_repeated_request_starts_nothing_and_names_what_it_began() {
+fn o5_a_repeated_request_starts_nothing_and_names_the_first_generation() {
     let earlier =
         Earlier { generation: G1.into(), message: question(G1).into(), digest: format!("digest of {G1}") };
     for past in [running(G1), answered(G1, "Hello"), interrupted_at(G1)] {
@@ -77,14 +77,14 @@ fn o5_a_repeated_retry_starts_nothing() {
 }
 
 #[test]
-fn g14_a_second_message_is_rejected_while_one_is_under_way() {
+fn g14_a_second_message_is_rejected_while_one_is_running() {
     for past in [running(G1), answering(G1, "Hel"), interrupted_at(G1)] {
         given([past]).when(start(G2)).refused(Refusal::Busy { current: G1.into() });
     }
 }
 
 #[test]
-fn g14_a_second_message_is_rejected_while_one_waits_for_its_turn() {
+fn g14_a_second_message_is_rejected_while_one_is_queued() {
     given([running(G1), asked(G2), cancelled(G1)])
         .when(start(G3))
         .refused(Refusal::Busy { current: G2.into() });
@@ -101,7 +101,7 @@ fn g14_a_queued_message_waits_and_is_visible_at_once() {
 }
 
 #[test]
-fn g14_whatever_a_message_says_about_being_busy_it_starts_when_nothing_runs() {
+fn g14_a_message_starts_when_nothing_runs_whatever_when_busy_says() {
     for when_busy in [WhenBusy::Reject, WhenBusy::Queue, WhenBusy::Interrupt] {
         given([]).when(start_when_busy(G1, when_busy)).then(FIRST_START);
         given([answered(G1, "Hello")]).when(start_when_busy(G2, when_busy)).then(START);
@@ -109,7 +109,7 @@ fn g14_whatever_a_message_says_about_being_busy_it_starts_when_nothing_runs() {
 }
 
 #[test]
-fn g14_the_queue_has_an_end() {
+fn g14_the_queue_is_limited() {
     let mut world = given([running(G1)]);
     for waiting in 0..QUEUE_MAX {
         world.command(start_when_busy(&format!("waiting_{waiting}"), WhenBusy::Queue)).unwrap();
@@ -118,7 +118,7 @@ fn g14_the_queue_has_an_end() {
 }
 
 #[test]
-fn g14_an_interrupting_message_ends_what_runs_and_what_waits_and_starts() {
+fn g14_an_interrupting_message_cancels_the_running_and_queued_ones_and_starts() {
     let world = given([answering(G1, "Hel"), asked(G2)])
         .when(start_when_busy(G3, WhenBusy::Interrupt))
         .then(["chat.cancelled", "chat.cancelled", START[0], START[1], START[2]]);
@@ -132,7 +132,7 @@ fn g14_an_interrupting_message_ends_what_runs_and_what_waits_and_starts() {
 }
 
 #[test]
-fn g14_an_interrupting_message_also_takes_the_place_of_one_that_waits_for_a_person() {
+fn g14_an_interrupting_message_also_replaces_one_that_waits_for_a_person() {
     given([interrupted_at(G1)]).when(start_when_busy(G2, WhenBusy::Interrupt)).then([
         "chat.cancelled",
         START[0],
@@ -142,7 +142,7 @@ fn g14_an_interrupting_message_also_takes_the_place_of_one_that_waits_for_a_pers
 }
 
 #[test]
-fn g5_the_first_cancel_wins_and_the_second_is_told_so() {
+fn g5_the_first_cancel_wins_and_the_second_is_refused() {
     given([answering(G1, "Hel")])
         .when(cancel(G1))
         .then(["chat.cancelled"])
@@ -151,19 +151,19 @@ fn g5_the_first_cancel_wins_and_the_second_is_told_so() {
 }
 
 #[test]
-fn g5_a_cancel_that_comes_after_the_end_is_told_how_it_ended() {
+fn g5_a_cancel_after_the_end_is_refused_with_the_final_status() {
     let ended = |status| Refusal::AlreadyEnded { status };
     given([answered(G1, "Hello")]).when(cancel(G1)).refused(ended(GenerationStatus::Completed));
     given([running(G1), failed(G1)]).when(cancel(G1)).refused(ended(GenerationStatus::Error));
 }
 
 #[test]
-fn g5_a_cancel_of_one_the_state_forgot_is_left_to_its_document() {
+fn g5_a_cancel_of_an_older_generation_is_refused_without_its_status() {
     given([answered(G1, "Hello"), running(G2)]).when(cancel(G1)).refused(Refusal::EndedLongAgo);
 }
 
 #[test]
-fn g5_everything_that_is_not_over_can_be_cancelled() {
+fn g5_every_live_generation_can_be_cancelled() {
     let retrying = [running(G1), retrying(G1, 2, 500)].concat();
     for past in [running(G1), answering(G1, "Hel"), retrying, interrupted_at(G1)] {
         let world = given([past]).when(cancel(G1)).then(["chat.cancelled"]);
@@ -172,7 +172,7 @@ fn g5_everything_that_is_not_over_can_be_cancelled() {
 }
 
 #[test]
-fn g5_one_that_waits_can_be_cancelled_and_the_running_one_does_not_notice() {
+fn g5_a_queued_generation_can_be_cancelled_without_affecting_the_running_one() {
     let world = given([answering(G1, "Hel"), asked(G2), asked(G3)])
         .when(cancel(G2))
         .then(["chat.cancelled"])
@@ -194,7 +194,7 @@ fn g4_a_cancel_keeps_the_partial_answer() {
 }
 
 #[test]
-fn p2_a_resumed_generation_begins_again_without_what_was_shown() {
+fn p2_a_resumed_generation_starts_over_and_withdraws_its_text() {
     let world = given([interrupted_at(G1)]).when(resume(G1)).then([
         "chat.resumed",
         "attempt.retracted",
@@ -211,7 +211,7 @@ fn p2_a_resume_retracts_nothing_when_nothing_was_shown() {
 }
 
 #[test]
-fn p5_of_two_tabs_that_press_resume_one_wins() {
+fn p5_if_two_tabs_press_resume_one_wins() {
     given([interrupted_at(G1)])
         .when(resume(G1))
         .then(["chat.resumed", "attempt.retracted", "chat.started"])
@@ -234,21 +234,21 @@ fn p5_resume_and_dismiss_exclude_each_other() {
 }
 
 #[test]
-fn p5_what_a_person_cancelled_is_not_resumed() {
+fn p5_a_cancelled_generation_cannot_be_resumed() {
     given([interrupted_at(G1), cancelled(G1)])
         .when(resume(G1))
         .refused(Refusal::AlreadyEnded { status: GenerationStatus::Cancelled });
 }
 
 #[test]
-fn p3_a_dismissed_generation_ends_as_it_stands() {
+fn p3_a_dismissed_generation_ends_and_keeps_its_text() {
     let world = given([interrupted_at(G1)]).when(dismiss(G1)).then(["chat.cancelled"]);
     assert_eq!(world.generation(G1).progress.phase, Phase::Cancelled { reason: CancelReason::Dismissed });
     assert_eq!(world.shown(), ["question of gen_1", "Hel"]);
 }
 
 #[test]
-fn p3_only_an_interrupted_generation_is_resumed_or_dismissed() {
+fn p3_only_an_interrupted_generation_can_be_resumed_or_dismissed() {
     let waiting = || given([running(G1), asked(G2)]);
     let not = |status| Refusal::NotInterrupted { status };
     waiting().when(resume(G1)).refused(not(GenerationStatus::Running));
@@ -271,7 +271,11 @@ fn g7_a_retry_drops_the_partial_answer_and_asks_again() {
         (again.brief.system.as_deref(), &again.brief.metadata),
         (Some("be brief"), &Some(json!({"tab": 1})))
     );
-    assert_eq!(again.progress.first_seq.plus(2), again.progress.last_seq, "its question is not its own");
+    assert_eq!(
+        again.progress.first_seq.plus(2),
+        again.progress.last_seq,
+        "the question belongs to the first generation"
+    );
 }
 
 #[test]
@@ -296,11 +300,11 @@ fn g7_a_retry_of_a_continuation_answers_from_the_start() {
     let world = given([answering(G1, "Hel"), failed(G1), continuing(G2, G1), spoke(G2, 1, "l"), failed(G2)])
         .when(retry(G2, RetryMode::Retry, G3))
         .then(["generation.queued", "attempt.retracted", "chat.started"]);
-    assert_eq!(world.shown(), ["question of gen_1"], "the first partial is dropped too");
+    assert_eq!(world.shown(), ["question of gen_1"], "the first partial answer is withdrawn too");
 }
 
 #[test]
-fn g7_a_cancelled_generation_can_be_taken_up_too() {
+fn g7_a_cancelled_generation_can_be_retried_too() {
     for mode in [RetryMode::Retry, RetryMode::Continue] {
         given([running(G1), cancelled(G1)])
             .when(retry(G1, mode, G2))
@@ -309,7 +313,7 @@ fn g7_a_cancelled_generation_can_be_taken_up_too() {
 }
 
 #[test]
-fn g7_only_the_last_generation_and_only_a_broken_one_is_taken_up() {
+fn g7_only_the_last_generation_can_be_retried_and_only_if_it_failed() {
     let again = |of| retry(of, RetryMode::Retry, G3);
     given([]).when(again(G1)).refused(Refusal::NotRetryable);
     given([answered(G1, "Hello")]).when(again(G1)).refused(Refusal::NotRetryable);
@@ -320,7 +324,7 @@ fn g7_only_the_last_generation_and_only_a_broken_one_is_taken_up() {
 }
 
 #[test]
-fn s1_title_and_metadata_are_set_apart() {
+fn s1_title_and_metadata_are_set_separately() {
     let world = given([]).when(rename("Tea")).then(["conversation.updated"]);
     let world = world
         .when(Command::Update { title: None, metadata: Some(json!({"branch": "main"})) })
@@ -330,12 +334,12 @@ fn s1_title_and_metadata_are_set_apart() {
 }
 
 #[test]
-fn s1_an_update_of_nothing_is_nothing() {
+fn s1_an_empty_update_records_nothing() {
     given([]).when(Command::Update { title: None, metadata: None }).then_nothing();
 }
 
 #[test]
-fn s1_metadata_set_to_null_are_gone_also_after_the_log_is_read_again() {
+fn s1_metadata_set_to_null_stays_cleared_after_the_log_is_read_again() {
     let set = |metadata| Command::Update { title: None, metadata: Some(metadata) };
     let mut world = given([])
         .when(set(json!({"branch": "main"})))
@@ -369,7 +373,7 @@ fn i19_a_start_that_is_delivered_twice_is_repeated() {
 }
 
 #[test]
-fn g13_what_was_prompted_is_not_retried_once_its_prompt_is_gone() {
+fn g13_a_generation_is_not_retried_once_its_prompt_is_gone() {
     let mut world = given([answering(G1, "Hel"), failed(G1)]);
     world.facts.prompt_is_gone = true;
     world.when(retry(G1, RetryMode::Retry, G2)).refused(Refusal::PromptGone);
@@ -386,7 +390,7 @@ fn s5_the_first_message_gives_a_conversation_its_title_at_once() {
 }
 
 #[test]
-fn s5_a_title_that_somebody_gave_or_cleared_stays() {
+fn s5_a_title_that_was_set_or_cleared_is_not_replaced() {
     let world = given([titled("Tea")]).when(start(G1)).then(START);
     assert_eq!(world.stored.conversation.title.as_deref(), Some("Tea"));
     let clear = Command::Update { title: Some(None), metadata: None };

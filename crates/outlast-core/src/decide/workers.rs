@@ -1,5 +1,4 @@
-//! What workers may ask: they produce an answer elsewhere, and it is recorded, shown and cancelled like one
-//! produced here.
+//! Commands of workers. A worker's answer is recorded, shown and cancelled like one produced by this server.
 
 use std::collections::BTreeMap;
 
@@ -25,9 +24,9 @@ pub(super) fn decide_claim(
     match generation.progress.phase {
         Phase::Interrupted => entries.of(generation, Event::ChatResumed { by: "worker".to_owned() }),
         Phase::Running => {}
-        _ => return Err(stale(generation, 0)), // it has to wait for its turn
+        _ => return Err(stale(generation, 0)), // a queued generation must wait for its turn
     }
-    // A question is withdrawn even if nothing was said beside it: nobody waits for the decision any more.
+    // A question is withdrawn even if there is no text, because no worker waits for the decision any more.
     let progress = &generation.progress;
     if !keep && (!progress.shown.is_empty() || !progress.approvals.is_empty()) {
         let (attempt, message_ids) = (progress.attempt, progress.shown.clone());
@@ -64,14 +63,14 @@ pub(super) fn decide_append(
     let (id, attempt) = (produce.generation, produce.epoch);
     let streamed = Streamed { generation: id, attempt, pieces, end, new_message };
     tell(generation, streamed, rules, entries);
-    // An answer that grew too long has ended by that already.
+    // If the answer exceeded its limit, it has already ended.
     if let Some((error_message, code)) = failed.filter(|_| !entries.has_end()) {
         entries.of(generation, Event::ChatError { error_message, code });
     }
     Ok(())
 }
 
-/// A tool writes only between its start and its one end, and what it sends at once has a limit.
+/// Tool output must come between the call's start and its end, and has a size limit.
 fn must_know_tools(generation: &Generation, pieces: &[Piece]) -> Result<(), Refusal> {
     let mut open: Vec<&str> = generation.open_calls().map(|(id, _)| id).collect();
     for piece in pieces {
@@ -96,9 +95,9 @@ fn must_know_tools(generation: &Generation, pieces: &[Piece]) -> Result<(), Refu
     Ok(())
 }
 
-/// The pieces without questions that were asked before, word for word: a worker that comes back may not know
-/// that it asked. Another question under the same id is refused, or the decision about one would be taken
-/// for a decision about the other.
+/// Drops questions that were already asked word for word: a worker that was restarted may not know that it
+/// asked. A different question under the same id is refused, or the decision about one would be taken for a
+/// decision about the other.
 fn without_repeated_questions(generation: &Generation, pieces: Vec<Piece>) -> Result<Vec<Piece>, Refusal> {
     let mut asked_here: BTreeMap<String, (String, Value)> = BTreeMap::new();
     let mut kept = Vec::with_capacity(pieces.len());
@@ -120,7 +119,7 @@ fn without_repeated_questions(generation: &Generation, pieces: Vec<Piece>) -> Re
     Ok(kept)
 }
 
-/// The generation of that id, if a worker produces it and it is not over.
+/// The generation with this id, if a worker produces it and it has not ended.
 fn external<'a>(state: &'a Conversation, id: &GenerationId) -> Result<&'a Generation, Refusal> {
     let generation = live(state, id)?;
     if generation.brief.is_for_worker() { Ok(generation) } else { Err(Refusal::NotForWorkers) }

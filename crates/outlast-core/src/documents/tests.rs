@@ -10,7 +10,7 @@ fn status(past: impl IntoIterator<Item = Past>) -> (ConversationStatus, Option<S
 }
 
 #[test]
-fn g8_a_conversation_tells_what_is_going_on_in_it() {
+fn g8_a_conversation_document_has_its_status() {
     let of = |status, id: &str| (status, Some(id.to_owned()));
     assert_eq!(status([]), (ConversationStatus::Idle, None));
     assert_eq!(status([running(G1)]), of(ConversationStatus::Generating, G1));
@@ -22,7 +22,7 @@ fn g8_a_conversation_tells_what_is_going_on_in_it() {
 }
 
 #[test]
-fn g8_status_and_current_generation_tell_of_the_same_one_also_between_two_turns() {
+fn g8_status_and_current_generation_agree_even_between_two_turns() {
     let of = |status, id: &str| (status, Some(id.to_owned()));
     assert_eq!(status([asked(G1)]), of(ConversationStatus::Generating, G1));
     assert_eq!(status([running(G1), asked(G2)]), of(ConversationStatus::Generating, G1));
@@ -34,7 +34,7 @@ fn g8_status_and_current_generation_tell_of_the_same_one_also_between_two_turns(
 }
 
 #[test]
-fn g8_a_generation_tells_everything_about_itself() {
+fn g8_a_generation_document_is_complete() {
     let world = given([titled("Tea"), running(G1)])
         .observed(stream(G1, 1, vec![thoughts("Hm"), words("Hello"), usage(7, 3)], Some(finished())))
         .then([
@@ -107,7 +107,7 @@ fn g10_text_changes_no_document_and_everything_else_does() {
 }
 
 #[test]
-fn o4_an_open_message_is_stored_without_its_words_until_it_closes() {
+fn o4_an_open_message_is_stored_without_its_text_until_it_closes() {
     let world = given([answering(G1, "Hel")]);
     let open = &world.stored.messages[1];
     assert_eq!((&*open.content, open.status), ("", MessageStatus::Streaming));
@@ -122,7 +122,7 @@ fn g11_a_retracted_message_is_removed_from_the_store() {
 }
 
 #[test]
-fn a_generation_forgotten_in_the_same_append_is_written_down_all_the_same() {
+fn a_generation_that_ends_and_is_replaced_in_one_append_gets_its_document() {
     let world = given([answering(G1, "Hel")]).when(start_when_busy(G2, crate::WhenBusy::Interrupt)).then([
         "chat.cancelled",
         "message.added",
@@ -149,7 +149,7 @@ fn o2_segments_that_close_and_open_in_one_append_are_all_stored() {
     let say = |message: &str| {
         of(Event::ChatDelta { message_id: message.into(), text: format!("in {message}"), chunks: 1 })
     };
-    // As a report will, once tools stand between the segments.
+    // As a report will, once there are tool calls between segments.
     let first = answer(G1, 1);
     let mut entries =
         vec![close(&first), open("second"), say("second"), close("second"), open("third"), say("third")];
@@ -164,6 +164,6 @@ fn o2_segments_that_close_and_open_in_one_append_are_all_stored() {
         split_world.append(entries[..split].to_vec());
         split_world.append(entries[split..].to_vec());
     }
-    world.append(entries); // and checks that the documents are what the log adds up to
+    world.append(entries); // also checks that the documents agree with the log
     assert_eq!(world.shown().len(), 4);
 }

@@ -24,17 +24,17 @@ fn wake_at(time: Timestamp) -> Next {
 }
 
 #[test]
-fn an_empty_conversation_is_owed_nothing() {
+fn an_empty_conversation_wants_nothing() {
     assert_eq!(given([]).next(), nothing());
 }
 
 #[test]
-fn g1_a_started_generation_is_owed_a_call() {
+fn g1_a_started_generation_wants_a_call() {
     assert_eq!(given([running(G1)]).next(), call_model(G1, 1));
 }
 
 #[test]
-fn i6_the_same_call_is_wanted_for_as_long_as_its_attempt_runs() {
+fn i6_the_same_call_is_wanted_while_its_attempt_runs() {
     let world = given([answering(G1, "Hel")]);
     assert_eq!(world.next(), call_model(G1, 1));
     let world = given([running(G1), retrying(G1, 2, 0), started(G1, 2)]);
@@ -53,7 +53,7 @@ fn i10_what_is_due_is_what_a_new_owner_would_act_on() {
     assert_eq!(due(vec![]), None);
     assert_eq!(due(vec![answering(G1, "Hel")]), now);
     assert_eq!(due(vec![running(G1), interrupted(G1)]), None, "waits for a person");
-    assert_eq!(due(vec![running(G1), interrupted(G1), asked(G2)]), None, "so does what is behind it");
+    assert_eq!(due(vec![running(G1), interrupted(G1), asked(G2)]), None, "so does the one behind it");
     assert_eq!(due(vec![running(G1), asked(G2), completed(G1)]), now);
     assert_eq!(due(vec![answered(G1, "Hello")]), None);
     let waits = given([running(G1), retrying(G1, 2, 5_000)]);
@@ -64,16 +64,16 @@ fn i10_what_is_due_is_what_a_new_owner_would_act_on() {
 }
 
 #[test]
-fn p2_a_call_that_a_former_owner_made_is_lost() {
+fn p2_a_call_of_a_previous_owner_is_lost() {
     let mut world = given([answering(G1, "Hel")]);
     world.owned_after = Seq(5);
     assert_eq!(world.next(), observe(call_lost(G1)));
-    world.owned_after = Seq(2); // took over before the attempt began: it is this owner's own
+    world.owned_after = Seq(2); // this owner took over before the attempt started, so the call is its own
     assert_eq!(world.next(), call_model(G1, 1));
 }
 
 #[test]
-fn p2_recovery_calls_the_model_anew_after_recording_that_it_will() {
+fn p2_recovery_records_an_attempt_before_it_calls_the_model_again() {
     let mut world = given([answering(G1, "Hel")]);
     world.crash();
     assert!(world.step());
@@ -81,7 +81,7 @@ fn p2_recovery_calls_the_model_anew_after_recording_that_it_will() {
 }
 
 #[test]
-fn p2_an_interrupted_run_waits_for_a_person_for_ever() {
+fn p2_an_interrupted_generation_waits_for_a_person_without_limit() {
     let mut world = given([answering(G1, "Hel"), interrupted(G1)]);
     world.unwatched_since = Some(CREATED);
     world = world.later(Duration::from_secs(365 * 86_400));
@@ -91,7 +91,7 @@ fn p2_an_interrupted_run_waits_for_a_person_for_ever() {
 }
 
 #[test]
-fn p2_ask_leaves_a_waiting_generation_to_its_turn() {
+fn p2_ask_does_not_interrupt_a_queued_generation() {
     let ask = crate::Rules { recovery: Recovery::Ask, ..crate::Rules::default() };
     let mut world = given([running(G1), asked(G2)]).with(ask);
     world.crash();
@@ -104,7 +104,7 @@ fn p2_ask_leaves_a_waiting_generation_to_its_turn() {
 }
 
 #[test]
-fn g11_a_retry_waits_for_its_time_and_a_crash_does_not_shorten_it() {
+fn g11_a_crash_does_not_shorten_the_delay_before_a_retry() {
     let mut world = given([running(G1), retrying(G1, 2, 5_000)]);
     let due = world.now.after(Duration::from_secs(5));
     assert_eq!(world.next(), wake_at(due));
@@ -115,12 +115,12 @@ fn g11_a_retry_waits_for_its_time_and_a_crash_does_not_shorten_it() {
 }
 
 #[test]
-fn p2_ask_interrupts_also_what_waits_for_a_retry() {
+fn p2_ask_also_interrupts_a_generation_that_waits_to_retry() {
     let ask = crate::Rules { recovery: Recovery::Ask, ..crate::Rules::default() };
     let mut world = given([running(G1), retrying(G1, 2, 5_000)]).with(ask);
     assert!(
         matches!(world.next(), Next { report: None, wake_at: Some(_), .. }),
-        "without a crash nobody is asked"
+        "without a crash no person is asked"
     );
     world.crash();
     world.settle();
@@ -132,13 +132,13 @@ fn p2_ask_interrupts_also_what_waits_for_a_retry() {
 }
 
 #[test]
-fn g14_the_oldest_that_waits_is_owed_its_turn() {
+fn g14_the_oldest_queued_generation_gets_its_turn() {
     let world = given([running(G1), asked(G2), asked(G3), cancelled(G1)]);
     assert_eq!(world.next(), observe(turn_came(G2)));
 }
 
 #[test]
-fn g4_an_ended_conversation_is_owed_nothing() {
+fn g4_an_ended_conversation_wants_nothing() {
     for end in [completed(G1), cancelled(G1), failed(G1)] {
         assert_eq!(given([titled("Tea"), running(G1), end]).next(), nothing());
     }
@@ -151,7 +151,7 @@ fn watched_until(since: Timestamp, past: Past) -> World {
 }
 
 #[test]
-fn g12_a_watched_generation_has_no_limit() {
+fn g12_a_followed_generation_has_no_time_limit() {
     let world = given([answering(G1, "Hel")]).later(Duration::from_secs(365 * 86_400));
     assert_eq!(world.next(), call_model(G1, 1));
 }
@@ -182,7 +182,7 @@ fn g12_time_spent_waiting_for_a_person_does_not_count() {
 }
 
 #[test]
-fn g12_retries_do_not_set_the_clock_back() {
+fn g12_retries_do_not_reset_the_timer() {
     let world = watched_until(CREATED, [running(G1), retrying(G1, 2, 0), started(G1, 2)].concat());
     let began = world.generation(G1).progress.started_at.unwrap();
     assert_eq!(world.next().wake_at, Some(began.after(HALF_AN_HOUR)));
@@ -204,13 +204,13 @@ fn x3_a_worker_that_is_silent_for_too_long_is_lost() {
     world.command(crate::Command::Start(start)).unwrap();
     world.worker_heard = world.now;
     let silent = world.now.after(world.rules.worker_silence);
-    assert_eq!(world.next(), wake_at(silent), "nothing is called here");
+    assert_eq!(world.next(), wake_at(silent), "this server makes no call");
     world.now = silent;
     assert_eq!(world.next(), observe(Report::WorkerSilent { generation: G1.into() }));
 }
 
 #[test]
-fn x3_a_worker_has_its_time_from_the_turn_on_however_long_it_waited() {
+fn x3_the_silence_timer_of_a_queued_generation_starts_with_its_turn() {
     let start = for_a_worker(G2);
     let queued = crate::Start { when_busy: crate::WhenBusy::Queue, ..start };
     let mut world = given([running(G1)]);

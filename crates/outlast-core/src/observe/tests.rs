@@ -31,7 +31,7 @@ fn o2_the_new_message_has_the_id_it_was_given() {
 }
 
 #[test]
-fn o2_what_follows_an_answer_with_a_chosen_name_is_named_after_the_generation() {
+fn o2_messages_after_one_with_a_chosen_id_are_named_after_the_generation() {
     let brief = crate::Brief { answer_id: Some("mine".into()), ..crate::Brief::default() };
     let chosen = crate::Start { brief, ..request(G1) };
     let mut world = World::new();
@@ -43,7 +43,7 @@ fn o2_what_follows_an_answer_with_a_chosen_name_is_named_after_the_generation() 
 }
 
 #[test]
-fn o2_thinking_and_text_share_a_segment_in_the_order_they_came() {
+fn o2_thinking_and_text_share_a_segment_in_order() {
     let pieces = vec![thoughts("Hm"), thoughts("m."), words("Hel"), words("lo"), thoughts("Good.")];
     let world = given([titled("Tea"), running(G1)]).observed(stream(G1, 1, pieces, Some(finished()))).then([
         "assistant.segment.started",
@@ -56,7 +56,7 @@ fn o2_thinking_and_text_share_a_segment_in_the_order_they_came() {
         "chat.done",
     ]);
     let said = &world.stored.messages[1];
-    assert_eq!(said.content, "Hello", "thinking is not said");
+    assert_eq!(said.content, "Hello", "thinking is not part of the content");
     assert_eq!(
         said.parts,
         [
@@ -68,13 +68,13 @@ fn o2_thinking_and_text_share_a_segment_in_the_order_they_came() {
 }
 
 #[test]
-fn o2_words_that_are_empty_open_nothing() {
+fn o2_empty_text_opens_no_segment() {
     given([running(G1)]).observed(says(G1, 1, "")).then_nothing();
     given([running(G1)]).observed(stream(G1, 1, vec![], None)).then_nothing();
 }
 
 #[test]
-fn g4_an_answer_without_words_is_an_answer() {
+fn g4_an_answer_without_text_completes() {
     let world = given([titled("Tea"), running(G1)]).observed(finishes(G1, 1)).then(["chat.done"]);
     assert_eq!(world.generation(G1).status(), GenerationStatus::Completed);
     assert_eq!(world.shown(), ["question of gen_1"]);
@@ -100,7 +100,7 @@ fn g4_nothing_follows_an_end() {
 }
 
 #[test]
-fn x5_what_the_model_says_after_a_cancel_is_not_heard() {
+fn x5_text_after_a_cancel_is_ignored() {
     given([answering(G1, "Hel")])
         .when(crate::testing::cancel(G1))
         .then(["chat.cancelled"])
@@ -144,7 +144,7 @@ fn g8_tokens_and_pieces_are_counted_over_all_attempts() {
 }
 
 #[test]
-fn g8_absurd_counts_of_tokens_stay_at_the_largest_number() {
+fn g8_absurd_token_counts_saturate() {
     let pieces = vec![usage(u64::MAX, u64::MAX), usage(1, u64::MAX)];
     let world = given([running(G1)]).observed(stream(G1, 1, pieces, None)).then(["usage", "usage"]);
     let generation = world.generation(G1);
@@ -152,7 +152,7 @@ fn g8_absurd_counts_of_tokens_stay_at_the_largest_number() {
 }
 
 #[test]
-fn g11_every_failure_that_may_pass_is_retried_and_what_was_shown_is_withdrawn_once() {
+fn g11_every_transient_failure_is_retried_and_the_text_is_withdrawn_once() {
     for class in RETRYABLE {
         let world = given([answering(G1, "Hel")])
             .observed(breaks(G1, 1, class))
@@ -181,7 +181,7 @@ fn g11_a_message_that_began_in_the_failing_report_is_withdrawn_too() {
 }
 
 #[test]
-fn g11_a_failure_that_will_not_pass_ends_it_at_once_with_what_was_said() {
+fn g11_a_permanent_failure_ends_it_at_once_and_keeps_the_text() {
     for class in [FailureClass::Refused, FailureClass::Invalid] {
         let world = given([answering(G1, "Hel")]).observed(breaks(G1, 1, class)).then(["chat.error"]);
         let partial = &world.stored.messages[1];
@@ -194,7 +194,7 @@ fn g11_a_failure_that_will_not_pass_ends_it_at_once_with_what_was_said() {
 }
 
 #[test]
-fn g11_the_third_failure_ends_it_and_the_last_partial_answer_stays() {
+fn g11_the_third_failure_ends_it_and_keeps_the_last_partial_answer() {
     let mut world = given([running(G1)]);
     for attempt in 1..=2 {
         world.report(says(G1, attempt, "Hel"));
@@ -213,7 +213,7 @@ fn g11_the_third_failure_ends_it_and_the_last_partial_answer_stays() {
 }
 
 #[test]
-fn g11_the_wait_grows_and_its_end_is_recorded() {
+fn g11_the_delay_grows_and_is_recorded() {
     let world =
         given([running(G1)]).observed(breaks(G1, 1, FailureClass::Transient)).then(["retry.scheduled"]);
     assert_eq!(world.generation(G1).progress.phase, Phase::Retrying { until: world.now.after(ms(500)) });
@@ -231,7 +231,7 @@ fn ms(millis: u64) -> Duration {
 }
 
 #[test]
-fn g11_an_upstream_that_names_a_time_is_left_alone_that_long() {
+fn g11_the_retry_waits_as_long_as_the_upstream_asks() {
     let failure = Failure {
         class: FailureClass::RateLimited,
         message: "slow down".into(),
@@ -253,7 +253,7 @@ fn goes_on_after(shown: &str, pieces: Vec<Piece>) -> String {
 }
 
 #[test]
-fn g11_an_answer_that_goes_on_repeats_no_white_space_and_loses_none() {
+fn g11_a_continued_answer_neither_repeats_nor_loses_white_space() {
     assert_eq!(goes_on_after("Hello, ", vec![words(" wor"), words(" ld")]), "Hello, wor ld");
     assert_eq!(goes_on_after("Hello, ", vec![words(" "), words("wor")]), "Hello, wor");
     assert_eq!(goes_on_after("if x:\n", vec![words("\n    return 1")]), "if x:\n    return 1");
@@ -263,7 +263,7 @@ fn g11_an_answer_that_goes_on_repeats_no_white_space_and_loses_none() {
 }
 
 #[test]
-fn g11_how_often_is_a_setting() {
+fn g11_the_number_of_retries_is_a_setting() {
     let never = Rules { retries: 0, ..Rules::default() };
     given([running(G1)]).with(never).observed(breaks(G1, 1, FailureClass::Transient)).then(["chat.error"]);
 }
@@ -291,7 +291,7 @@ fn g11_attempts_lost_to_a_crash_do_not_count_against_the_retries() {
         .then(["chat.error"]);
 }
 
-/// Loses attempt after attempt until something else comes of it, and tells how many were made.
+/// Loses one attempt after another until the generation is interrupted, and returns how many there were.
 fn lost_until_interrupted(mut world: World) -> (u32, World) {
     for _ in 0..100 {
         world.crash();
@@ -301,17 +301,17 @@ fn lost_until_interrupted(mut world: World) -> (u32, World) {
         }
         world.model(vec![words("Hel")], None);
     }
-    panic!("it is begun again for ever");
+    panic!("the generation is restarted without end");
 }
 
 #[test]
-fn i6_an_answer_that_is_lost_time_and_again_waits_for_a_person() {
+fn i6_an_answer_that_is_lost_too_often_waits_for_a_person() {
     let (attempts, world) = lost_until_interrupted(given([answering(G1, "Hel")]));
     assert_eq!(attempts, LOST_IN_A_ROW_MAX);
     let mut world =
         world.when(crate::testing::resume(G1)).then(["chat.resumed", "attempt.retracted", "chat.started"]);
     world.model(vec![words("Hel")], Some(broke(FailureClass::Transient)));
-    world.wait(); // the upstream answered, if only with a failure: the count begins anew
+    world.wait(); // the upstream responded, if only with a failure, so the count starts over
     let (attempts, _) = lost_until_interrupted(world);
     assert_eq!(attempts, LOST_IN_A_ROW_MAX + 1 + LOST_IN_A_ROW_MAX);
 }
@@ -328,7 +328,7 @@ fn i6_an_answer_that_grows_between_crashes_is_not_lost() {
     world.crash();
     world.settle();
     assert_eq!(world.generation(G1).progress.phase, Phase::Running);
-    world.crash(); // and this one said nothing
+    world.crash(); // and this one produced nothing
     world.settle();
     assert_eq!(world.generation(G1).progress.phase, Phase::Interrupted);
 }
@@ -342,7 +342,7 @@ fn g11_failures_before_a_crash_still_count_after_it() {
 }
 
 #[test]
-fn g11_what_an_older_attempt_says_late_is_not_heard() {
+fn g11_late_text_of_an_older_attempt_is_ignored() {
     let second = [answering(G1, "Hel"), retracted(G1, 1), retrying(G1, 2, 500), started(G1, 2)].concat();
     for stale in [says(G1, 1, "lo"), finishes(G1, 1), breaks(G1, 1, FailureClass::Invalid)] {
         given([second.clone()]).observed(stale).then_nothing();
@@ -351,12 +351,12 @@ fn g11_what_an_older_attempt_says_late_is_not_heard() {
 }
 
 #[test]
-fn g11_what_a_failed_attempt_says_during_the_wait_is_not_heard() {
+fn g11_text_of_a_failed_attempt_during_the_delay_is_ignored() {
     given([running(G1), retrying(G1, 2, 500)]).observed(says(G1, 1, "Hel")).then_nothing();
 }
 
 #[test]
-fn p2_safe_and_auto_go_on_by_themselves() {
+fn p2_safe_and_auto_continue_by_themselves() {
     for recovery in [Recovery::Safe, Recovery::Auto] {
         let world = given([answering(G1, "Hel")])
             .with(Rules { recovery, ..Rules::default() })
@@ -373,21 +373,21 @@ fn p2_ask_waits_for_a_person_and_keeps_what_was_said() {
     let world = given([answering(G1, "Hel")]).with(ask).observed(call_lost(G1)).then(["chat.interrupted"]);
     assert_eq!(world.generation(G1).status(), GenerationStatus::Interrupted);
     assert_eq!(world.shown(), ["question of gen_1", "Hel"]);
-    assert_eq!(world.stored.messages[1].content, "Hel", "stored, should nobody ever come back");
+    assert_eq!(world.stored.messages[1].content, "Hel", "the text is stored in case nobody ever comes back");
     world
-        .observed(says(G1, 1, "lo")) // by a call that was thought dead
+        .observed(says(G1, 1, "lo")) // from a call that was reported as lost
         .then_nothing();
 }
 
 #[test]
-fn p2_a_call_lost_during_the_wait_for_a_retry_or_a_person_is_no_news() {
+fn p2_a_lost_call_is_ignored_while_waiting_for_a_retry_or_a_person() {
     given([running(G1), retrying(G1, 2, 500)]).observed(call_lost(G1)).then_nothing();
     given([running(G1), interrupted(G1)]).observed(call_lost(G1)).then_nothing();
     given([running(G1), asked(G2)]).observed(call_lost(G2)).then_nothing();
 }
 
 #[test]
-fn g12_a_generation_that_nobody_watches_is_cancelled_with_what_was_said() {
+fn g12_a_generation_that_nobody_follows_is_cancelled_and_keeps_its_text() {
     let world = given([answering(G1, "Hel")]).observed(abandoned(G1)).then(["chat.cancelled"]);
     assert_eq!(world.stored.generations[&G1.into()].end_reason.as_deref(), Some("abandoned"));
     assert_eq!(world.shown(), ["question of gen_1", "Hel"]);
@@ -400,7 +400,7 @@ fn g12_one_that_waits_for_a_person_or_for_its_turn_is_not_abandoned() {
 }
 
 #[test]
-fn g14_the_first_that_waits_runs_when_its_turn_comes() {
+fn g14_the_first_queued_generation_runs_when_its_turn_comes() {
     let world = given([running(G1), asked(G2), asked(G3), completed(G1)])
         .observed(turn_came(G3))
         .then_nothing()
@@ -432,7 +432,7 @@ fn an_endless_answer_ends_at_its_limit_and_is_kept() {
 }
 
 #[test]
-fn s5_a_first_message_without_words_leaves_the_title_to_the_next() {
+fn s5_after_a_first_message_without_text_the_next_gives_the_title() {
     let world = given([asked_saying(G1, " \n "), started(G1, 1)])
         .observed(finishes(G1, 1))
         .then(["chat.done"])
@@ -442,7 +442,7 @@ fn s5_a_first_message_without_words_leaves_the_title_to_the_next() {
 }
 
 #[test]
-fn every_event_of_a_report_carries_the_same_time_and_its_own_place() {
+fn every_event_of_a_report_has_the_same_time_and_its_own_position() {
     let world = given([running(G1)]);
     let pieces = vec![words("Hello"), usage(3, 1)];
     let report = stream(G1, 1, pieces, Some(finished()));

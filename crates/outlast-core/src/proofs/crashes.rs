@@ -1,5 +1,5 @@
-//! Crash everywhere: for each prefix of each log a new owner takes over and finishes, and dies up to five
-//! times more while it does. What clients see in the end must not depend on it.
+//! Crashes at every event: for each prefix of each log a new owner takes over and finishes, and crashes up
+//! to five more times on the way. What clients see in the end must not depend on it.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::fixtures::logs;
 use crate::testing::*;
 use crate::{Decision, Entry, Event, Phase, Recovery, Rules, WorkerEnd};
 
-/// What the model answers whenever it is asked, in two pieces.
+/// The model's answer to every call, in two pieces.
 const ANSWER: [&str; 2] = ["All is ", "well."];
 
 const CRASHES: u32 = 5;
 
-/// What the person does who finds an interrupted run.
+/// What the person does with an interrupted generation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Person {
     Resumes,
@@ -22,7 +22,7 @@ enum Person {
     IsAway,
 }
 
-/// The next thing that happens while an owner lives. False when nothing is left to happen.
+/// Makes the next thing happen. Returns false when nothing is left to do.
 fn advance(world: &mut World, person: Person) -> bool {
     if world.step() {
         return true;
@@ -54,7 +54,11 @@ fn advance(world: &mut World, person: Person) -> bool {
     if let Some(asked) = asked {
         return person != Person::IsAway && world.command(decide_about(&asked, Decision::Deny)).is_ok();
     }
-    assert_eq!(active.progress.phase, Phase::Interrupted, "it neither ends nor waits for a person");
+    assert_eq!(
+        active.progress.phase,
+        Phase::Interrupted,
+        "the generation neither ended nor waits for a person"
+    );
     let id = active.id.to_string();
     match person {
         Person::Resumes if active.brief.is_for_worker() => world.claim(false),
@@ -65,7 +69,7 @@ fn advance(world: &mut World, person: Person) -> bool {
     true
 }
 
-/// The same without what a crash may change: attempts, places, times, and what tells attempts apart.
+/// Removes what a crash may change: attempts, positions, times, and ids that contain the attempt.
 fn timeless(mut value: Value) -> Value {
     const CHANGING: [&str; 7] = ["attempt", "failures", "lost", "tokens", "chunks", "until", "produced"];
     match &mut value {
@@ -87,7 +91,7 @@ fn timeless(mut value: Value) -> Value {
     value
 }
 
-/// `answer_2_of_gen_1` is the answer of `gen_1`, like that of any other attempt.
+/// Replaces `answer_2_of_gen_1` by a name that is the same for every attempt of `gen_1`.
 fn same_answer(text: &str) -> String {
     match text.strip_prefix("answer_").and_then(|rest| rest.split_once("_of_")) {
         Some((_, generation)) => format!("answer of {generation}"),
@@ -95,11 +99,11 @@ fn same_answer(text: &str) -> String {
     }
 }
 
-/// What clients see in the end, by where it stands: nothing is lived through twice.
+/// What clients see in the end, by state, so that each state is explored once.
 type Known = BTreeMap<String, Value>;
 
-/// Lives on from here to the end, and dies at every event on the way; so do the heirs, and their heirs.
-/// Every one of these lives must lead to the same view, which is returned.
+/// Continues from here to the end, and also crashes at every event on the way. The owners that take over do
+/// the same. All of these runs must lead to the same view, which is returned.
 fn outcome(world: World, person: Person, known: &mut Known) -> Value {
     let state = timeless(serde_json::to_value((&world.transcript.state, world.view())).unwrap());
     let state = state.to_string();
@@ -108,7 +112,7 @@ fn outcome(world: World, person: Person, known: &mut Known) -> Value {
     }
     let lived = live_on(world.clone(), person);
     let view = seen_in_the_end(&lived);
-    // Known before the heirs ask: most of them come back to where this one stood.
+    // Stored before the recursion, because most of the new owners return to a state that was seen already.
     known.insert(state, view.clone());
     for cut in world.log.len() + 1..=lived.log.len() {
         let heir = World::recovered(&lived.log[..cut], &lived.rules);
@@ -127,7 +131,7 @@ fn live_on(mut world: World, person: Person) -> World {
             return world;
         }
     }
-    panic!("it never ends: {:#?}", world.log)
+    panic!("the generation never ends: {:#?}", world.log)
 }
 
 fn every_cut(check: impl Fn(&str, &[Entry], World, Person)) {
@@ -168,7 +172,7 @@ fn i10_after_a_crash_at_any_event_everything_ends_or_waits_for_a_person() {
 }
 
 #[test]
-fn i1_what_ended_before_the_crash_is_as_it_was_and_what_ends_after_it_is_answered_in_full() {
+fn i1_answers_from_before_a_crash_are_unchanged_and_later_ones_are_complete() {
     every_cut(|name, prefix, world, person| {
         let before = world.clone();
         let after = live_on(world, person);
@@ -183,12 +187,12 @@ fn i1_what_ended_before_the_crash_is_as_it_was_and_what_ends_after_it_is_answere
                 assert_eq!(shown, ANSWER.concat(), "{name} cut at {}", prefix.len());
             }
         }
-        assert_eq!(after.log[..prefix.len()], *prefix, "nothing in the log is ever changed");
+        assert_eq!(after.log[..prefix.len()], *prefix, "the log was changed");
     });
 }
 
 #[test]
-fn x5_a_cancel_in_the_log_is_the_end_whatever_crashes_after_it() {
+fn x5_a_recorded_cancel_is_final_whatever_crashes_after_it() {
     every_cut(|_, prefix, world, person| {
         let after = live_on(world, person);
         for entry in prefix.iter().filter(|entry| matches!(entry.event, Event::ChatCancelled { .. })) {
@@ -198,12 +202,12 @@ fn x5_a_cancel_in_the_log_is_the_end_whatever_crashes_after_it() {
     });
 }
 
-/// Not with a person who dismisses: there a crash does decide whether there is a run to dismiss.
+/// Without a person who dismisses, because there a crash does decide whether there is something to dismiss.
 const GOING_ON: [(Recovery, Person); 2] =
     [(Recovery::Safe, Person::IsAway), (Recovery::Ask, Person::Resumes)];
 
 #[test]
-fn i15_dying_at_any_event_of_any_recovery_shows_clients_what_recovering_once_does() {
+fn i15_crashes_during_recovery_lead_to_the_same_view() {
     for (_, log) in logs() {
         for (recovery, person) in GOING_ON {
             let rules = Rules { recovery, ..Rules::default() };
@@ -216,7 +220,7 @@ fn i15_dying_at_any_event_of_any_recovery_shows_clients_what_recovering_once_doe
 }
 
 #[test]
-fn i15_dying_five_times_in_a_row_at_the_same_place_shows_clients_what_recovering_once_does() {
+fn i15_five_crashes_in_a_row_at_the_same_event_lead_to_the_same_view() {
     for (name, log) in logs() {
         for (recovery, person) in GOING_ON {
             let rules = Rules { recovery, ..Rules::default() };

@@ -1,4 +1,4 @@
-//! The logs in `fixtures/` and the views they fold to, here and in the TypeScript client alike.
+//! The logs in `fixtures/` and the views they fold to, both here and in the TypeScript client.
 //!
 //! `OUTLAST_WRITE_FIXTURES=1` writes those of this version. The ones in `fixtures/first/` were written by the
 //! first version and are never edited: a log outlives the code.
@@ -19,7 +19,7 @@ fn path(name: &str, ending: &str) -> PathBuf {
     folder().join(format!("{name}.{ending}"))
 }
 
-/// Every log that must fold, of this version and of the first, by name.
+/// Every fixture, of this version and of the first, by name.
 pub(crate) fn logs() -> Vec<(String, Vec<Entry>)> {
     let now = SCENARIOS.iter().map(|(name, _)| ((*name).to_owned(), read(name)));
     let first = first_names().into_iter().map(|name| (format!("first/{name}"), read_first(&name)));
@@ -40,7 +40,6 @@ pub(crate) fn read_first(name: &str) -> Vec<Entry> {
     read(&format!("first/{name}"))
 }
 
-/// The log as it lies in the folder.
 fn read(name: &str) -> Vec<Entry> {
     let path = path(name, "jsonl");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -57,7 +56,7 @@ fn compare_or_write(name: &str, ending: &str, written: &str) {
 }
 
 #[test]
-fn the_code_writes_the_logs_and_views_that_lie_in_the_folder() {
+fn the_code_writes_the_logs_and_views_that_are_checked_in() {
     for (name, scenario) in SCENARIOS {
         let world = scenario();
         let lines = world.log.iter().map(|entry| String::from_utf8(encode(entry)).unwrap() + "\n");
@@ -85,7 +84,7 @@ fn change(before: &ConversationView, after: &ConversationView) -> String {
 }
 
 #[test]
-fn the_logs_of_the_first_version_fold_as_they_did() {
+fn the_logs_of_the_first_version_fold_to_the_same_views() {
     assert_eq!(first_names().len(), 39);
     for name in first_names() {
         let mut transcript = Transcript::new(nothing_yet());
@@ -97,7 +96,7 @@ fn the_logs_of_the_first_version_fold_as_they_did() {
 }
 
 #[test]
-fn the_folder_holds_nothing_that_no_scenario_tells() {
+fn every_file_in_the_folder_belongs_to_a_scenario() {
     let known: BTreeSet<String> = SCENARIOS
         .iter()
         .flat_map(|(name, _)| ["jsonl", "view.json", "views.json"].map(|ending| format!("{name}.{ending}")))
@@ -141,7 +140,7 @@ fn every_event_may_gain_fields_without_confusing_this_version() {
             if later["payload"]["message"].is_object() {
                 later["payload"]["message"]["novelty"] = novelty;
             }
-            // Sorted by name now: the order of the fields is a promise to readers, not a demand on writers.
+            // This sorts the fields by name. Readers may rely on their order, but any order must be accepted.
             let later = serde_json::to_vec(&later).unwrap();
             assert_eq!(decode(&later).unwrap(), decode(line.as_bytes()).unwrap());
             assert_eq!(head(&later).unwrap(), head(line.as_bytes()).unwrap());

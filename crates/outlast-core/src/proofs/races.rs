@@ -1,16 +1,15 @@
-//! Races between what a person asks and what the model reports, in every order.
+//! Races between a person's commands and the model's reports, in every order.
 
 use crate::testing::*;
 use crate::{Command, FailureClass, Refusal, Report};
 
-/// One thing that can happen, when its turn comes.
 #[derive(Clone, Debug)]
 enum Racer {
     Asks(Box<Command>),
     Reports(Report),
 }
 
-/// Every order in which `racers` may finish.
+/// Every order in which `racers` can happen.
 fn orders(racers: &[Racer]) -> Vec<Vec<Racer>> {
     if racers.is_empty() {
         return vec![vec![]];
@@ -42,7 +41,7 @@ fn ends(world: &World) -> usize {
 }
 
 #[test]
-fn i3_cancel_and_completion_racing_in_every_order_a_thousand_times_give_one_end_each() {
+fn i3_cancel_and_completion_racing_in_every_order_end_it_once() {
     let racers = [
         Racer::Asks(Box::new(cancel(G1))),
         Racer::Asks(Box::new(cancel(G1))),
@@ -56,7 +55,7 @@ fn i3_cancel_and_completion_racing_in_every_order_a_thousand_times_give_one_end_
         let (world, refusals) = run(given([running(G1)]), order.clone());
         assert_eq!(ends(&world), 1, "{order:?}");
         let cancelled = matches!(world.generation(G1).progress.phase, crate::Phase::Cancelled { .. });
-        assert_eq!(refusals.len(), if cancelled { 1 } else { 2 }, "the loser of a race is told so");
+        assert_eq!(refusals.len(), if cancelled { 1 } else { 2 }, "the loser of a race is refused");
         assert!(world.log.last().unwrap().event.is_end(), "nothing follows the end");
     }
 }
@@ -96,12 +95,12 @@ fn p5_resume_dismiss_and_cancel_racing_have_one_winner() {
     ];
     for order in orders(&racers) {
         let (world, _) = run(given([answering(G1, "Hel"), interrupted(G1)]), order);
-        assert_eq!(ends(&world), 1, "a cancel ends it whoever came first");
+        assert_eq!(ends(&world), 1, "a cancel ends it in every order");
     }
 }
 
 #[test]
-fn i4_two_starts_racing_begin_one_generation() {
+fn i4_two_racing_starts_start_one_generation() {
     for order in orders(&[Racer::Asks(Box::new(start(G1))), Racer::Asks(Box::new(start(G2)))]) {
         let (world, refusals) = run(given([]), order);
         let current = world.transcript.state.active().unwrap().id.clone();

@@ -1,4 +1,4 @@
-//! Random lives: commands, answers, failures, stale reports and crashes in any order.
+//! Random histories: commands, answers, failures, stale reports and crashes in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::{
     Recovery, Refusal, Report, RetryMode, Rules, Start, WhenBusy,
 };
 
-/// One thing that happens. Numbers pick among what is there.
+/// One thing that happens. The numbers select a generation, an attempt and so on.
 #[derive(Clone, Debug)]
 enum Step {
     Start {
@@ -28,13 +28,13 @@ enum Step {
     Thinks(String),
     Finishes,
     Breaks(FailureClass),
-    /// What a call that is no longer under way still brings.
+    /// A report of a call that is no longer running.
     Stale {
         which: u8,
         older: u8,
         end: u8,
     },
-    /// A reminder that may come too early, too late or twice.
+    /// A timer report that may come too early, too late or twice.
     Reminder {
         which: u8,
         kind: u8,
@@ -73,7 +73,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A world, and what an onlooker who heard the model speak expects to be shown.
+/// A world, and the text that clients should see.
 struct Life {
     world: World,
     said: BTreeMap<(GenerationId, u32), String>,
@@ -107,7 +107,7 @@ impl Life {
         let length = self.world.log.len();
         let result = self.world.command(command);
         assert!(result.is_ok() || self.world.log.len() == length, "a refusal changes nothing");
-        self.world.report(Report::TurnCame { generation: "nobody".into() }); // drops a call that is over
+        self.world.report(Report::TurnCame { generation: "nobody".into() }); // drops a call that has ended
         result
     }
 
@@ -141,13 +141,13 @@ impl Life {
     fn ask(&mut self, which: u8, command: fn(&str) -> Command) {
         let Some(id) = self.pick(which) else { return };
         let answer = self.command(command(id.as_str()));
-        // I9: whoever was told "done" finds it so.
+        // I9: an accepted command has taken effect.
         if answer.is_ok() && matches!(command("x"), Command::Cancel { .. } | Command::Dismiss { .. }) {
             assert_eq!(self.world.stored.generations[&id].status, GenerationStatus::Cancelled);
         }
     }
 
-    /// I4: a request begins one generation, however often it comes.
+    /// I4: a request starts one generation, however often it is sent.
     fn start(&mut self, request_number: u8, body: u8, when_busy: WhenBusy) {
         let name = format!("request_{request_number}");
         let digest = format!("body {body}");
@@ -174,7 +174,7 @@ impl Life {
                 assert_ne!(earlier.digest, asked.digest);
             }
             (Err(Refusal::Busy { .. } | Refusal::QueueFull), None) => {}
-            (answer, earlier) => panic!("{answer:?} to {asked:?}, begun before: {earlier:?}"),
+            (answer, earlier) => panic!("{answer:?} to {asked:?}, started before: {earlier:?}"),
         }
     }
 
@@ -209,7 +209,7 @@ impl Life {
     fn stale(&mut self, which: u8, older: u8, end: u8) {
         let Some(id) = self.pick(which) else { return };
         let document = &self.world.stored.generations[&id];
-        // Of an ended generation even the last attempt is stale.
+        // After the end, even the last attempt is stale.
         let older = if document.completed_at.is_some() { u32::from(older) - 1 } else { older.into() };
         let attempt = document.attempt.wrapping_sub(older);
         let end = [None, Some(finished()), Some(broke(FailureClass::Transient))][usize::from(end)].clone();
@@ -223,7 +223,7 @@ impl Life {
         self.world.report(reminder(id.as_str()));
     }
 
-    /// No text twice, none missing: what is shown of an answer is what its last attempt said.
+    /// No duplicates, no gaps: the text of an answer is what its last attempt said.
     fn check(&self) {
         for (id, document) in &self.world.stored.generations {
             let withdrawn = self.failed_last(id);
@@ -237,14 +237,14 @@ impl Life {
         assert!(open <= 1, "two answers are being written");
     }
 
-    /// Whether its last attempt failed and none was begun since: what that one said stays withdrawn.
+    /// Whether its last attempt failed and none was started since, so that its text stays withdrawn.
     fn failed_last(&self, id: &GenerationId) -> bool {
         let of_it = self.world.log.iter().rev().filter(|entry| entry.generation.as_ref() == Some(id));
         let last = of_it.map(kind).find(|kind| kind == "retry.scheduled" || kind == "chat.started");
         last.is_some_and(|last| last == "retry.scheduled")
     }
 
-    /// I10: with a model that answers and a person who resumes, everything comes to an end.
+    /// I10: if the model answers and the person resumes, every generation ends.
     fn finish(&mut self) {
         for _ in 0..500 {
             self.world.settle();
@@ -261,10 +261,10 @@ impl Life {
             }
             self.check();
         }
-        panic!("it never ends");
+        panic!("the generation never ends");
     }
 
-    /// I11: a snapshot and what came after it, once more.
+    /// I11: a snapshot plus the events after it gives the same state.
     fn check_snapshot(&self) {
         let mut state = self.snapshot.clone();
         let tail: Vec<Entry> = self.world.log.iter().filter(|entry| entry.seq > state.seq).cloned().collect();
@@ -273,7 +273,7 @@ impl Life {
     }
 }
 
-/// Free JSON of a client, numbers of every kind included.
+/// JSON as a client may send it, with numbers of every kind.
 fn json() -> impl Strategy<Value = serde_json::Value> {
     let number = prop_oneof![
         any::<f64>().prop_map(serde_json::Value::from),
@@ -309,7 +309,7 @@ proptest! {
         prop_assert_eq!(life.world.stored.generations.values().filter(live).count(), 0);
     }
     #[test]
-    fn whatever_a_client_sends_reads_back_from_the_log_as_it_was(
+    fn whatever_a_client_sends_reads_back_from_the_log_unchanged(
         title in any::<Option<String>>(),
         metadata in json(),
         text in any::<String>(),

@@ -1,4 +1,4 @@
-//! The stories that `fixtures/` tells. Ids and times are fixed, so every run writes the same bytes.
+//! The scenarios behind `fixtures/`. Ids and times are fixed, so every run writes the same bytes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 mod tools;
 mod workers;
 
-/// A story by its file name.
+/// A scenario and its file name.
 pub(crate) type Scenario = (&'static str, fn() -> World);
 
 pub(crate) const SCENARIOS: &[Scenario] = &[

@@ -1,4 +1,5 @@
-//! I11: the fold of a log, a snapshot of it plus the rest, and the stored documents are one and the same.
+//! I11: folding a log, folding the rest of it after a snapshot, and the stored documents all give the same
+//! result.
 
 use super::fixtures::{logs, read_first};
 use super::scenarios::SCENARIOS;
@@ -11,13 +12,13 @@ fn fold(log: &[Entry]) -> Transcript {
     transcript
 }
 
-/// As an owner stores it and the next one reads it.
+/// Stores the state and reads it again, as the next owner does.
 fn through_bytes(state: Conversation) -> Conversation {
     read_state(&serde_json::to_string(&state).unwrap()).unwrap()
 }
 
 #[test]
-fn i11_a_snapshot_at_any_cut_and_the_rest_of_the_log_are_the_fold_of_the_log() {
+fn i11_a_snapshot_at_any_event_plus_the_rest_equals_the_whole_log() {
     for (name, log) in logs() {
         for end in 0..=log.len() {
             let whole = fold(&log[..end]);
@@ -32,9 +33,9 @@ fn i11_a_snapshot_at_any_cut_and_the_rest_of_the_log_are_the_fold_of_the_log() {
     }
 }
 
-/// However the log was cut into appends, and whichever append an owner began with, the documents agree.
+/// The documents agree however the log was split into appends, and with whichever append an owner started.
 #[test]
-fn i11_documents_are_the_fold_of_the_log_however_it_was_appended() {
+fn i11_documents_agree_with_the_log_however_it_was_appended() {
     for (name, log) in logs() {
         for end in 0..=log.len() {
             let whole = fold(&log[..end]);
@@ -68,7 +69,7 @@ fn i3_every_document_of_an_ended_generation_agrees_with_its_end_in_the_log() {
     }
 }
 
-/// States as the first version stored them: every later one must go on from there.
+/// States as the first version stored them. Every later version must be able to continue from them.
 const FIRST_STATES: [(&str, &str); 3] = [
     ("still-streaming", include_str!("states/first-still-streaming.json")),
     ("queue-of-two", include_str!("states/first-queue-of-two.json")),
@@ -76,12 +77,12 @@ const FIRST_STATES: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn i11_a_state_that_the_first_version_stored_is_still_understood() {
+fn i11_a_state_stored_by_the_first_version_can_be_read() {
     for (name, stored) in FIRST_STATES {
         let state = read_state(stored).unwrap();
         let log = read_first(name);
         let (before, after) = log.split_at(usize::try_from(state.seq.0).unwrap());
-        // What a version could not know of is as if it had not been.
+        // Clear what the first version did not store.
         let mut state = state;
         for generation in state.current.iter_mut().chain(&mut state.queue) {
             let folded = fold(before).state.generation(&generation.id).unwrap().clone();

@@ -1,4 +1,4 @@
-//! Every phase of a generation times everything that can be asked or reported, as a table.
+//! A table of every phase of a generation and every command or report.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use crate::{
     Transcript, WhenBusy,
 };
 
-/// What becomes of `gen_1` in the phase above when the thing on the left happens to it:
-/// a name is its new phase, `+` the phase of a generation that began with it, a capital a refusal,
-/// `=` something was recorded but the phase is as it was, and `-` nothing happens at all.
+/// The column is the phase of `gen_1`, the row is what happens to it. In each cell, a name is its new phase,
+/// `+` and a name is the phase of a generation that was started, a capital letter is a refusal, `=` means that
+/// something was recorded without a change of phase, and `-` that nothing was recorded.
 ///
-/// `behind` and `next` are both queued: behind one that runs, and with nothing before it. `due` is
-/// retrying when the wait is over.
+/// `behind` and `next` are both queued: behind a running generation, and with nothing before it. `due` is
+/// retrying after the delay.
 const TABLE: &str = "
                  | none         | behind            | next              | running           | retrying          | due               | interrupted       | completed    | cancelled    | failed
 start reject     | +running     | Busy              | Busy              | Busy              | Busy              | Busy              | Busy              | +running     | +running     | +running
@@ -58,11 +58,11 @@ fn world_in(phase: &str) -> World {
         "completed" => given([answered(G1, "Hello")]),
         "cancelled" => given([answering(G1, "Hel"), cancelled(G1)]),
         "failed" => given([answering(G1, "Hel"), failed(G1)]),
-        _ => panic!("no such phase: {phase}"),
+        _ => panic!("unknown phase: {phase}"),
     }
 }
 
-/// Makes it happen; a refusal is answered by its short name.
+/// Makes it happen. Returns the short name of a refusal.
 fn happen(world: &mut World, input: &str) -> Result<(), &'static str> {
     let again = |world: &mut World, digest: &str| {
         let earlier =
@@ -104,7 +104,7 @@ fn happen(world: &mut World, input: &str) -> Result<(), &'static str> {
         "retry due" => told(world, usual(), retry_due(G1)),
         "turn came" => told(world, usual(), turn_came(G1)),
         "abandoned" => told(world, usual(), abandoned(G1)),
-        _ => panic!("no such input: {input}"),
+        _ => panic!("unknown input: {input}"),
     }
 }
 
@@ -146,7 +146,7 @@ fn phase_name(generation: &Generation) -> &'static str {
     }
 }
 
-/// Its phase and attempt, also after the state forgot it.
+/// Its phase and attempt, even if it is no longer in the state.
 fn standing(world: &World, id: &str) -> Option<(&'static str, u32)> {
     if let Some(generation) = world.transcript.state.generation(&id.into()) {
         return Some((phase_name(generation), generation.progress.attempt));
@@ -175,7 +175,7 @@ fn what_became(world: &mut World, input: &str) -> String {
     }
 }
 
-/// The cells: phase, input, what becomes of it.
+/// The cells: phase, input, result.
 fn cells() -> Vec<(&'static str, &'static str, &'static str)> {
     let mut rows = TABLE.lines().filter(|line| !line.is_empty()).map(|line| line.split('|').map(str::trim));
     let phases: Vec<&str> = rows.next().unwrap().skip(1).collect();
@@ -190,7 +190,7 @@ fn cells() -> Vec<(&'static str, &'static str, &'static str)> {
 }
 
 #[test]
-fn every_phase_answers_everything_as_the_table_says() {
+fn every_phase_reacts_to_every_input_as_the_table_says() {
     let differ: Vec<String> = cells()
         .into_iter()
         .filter_map(|(phase, input, expected)| {
@@ -203,7 +203,7 @@ fn every_phase_answers_everything_as_the_table_says() {
 
 type Transitions = BTreeSet<(&'static str, &'static str)>;
 
-/// The changes of phase that the table knows, event by event.
+/// The changes of phase in the table, event by event.
 fn in_the_table() -> Transitions {
     let mut transitions = Transitions::new();
     for (phase, _, cell) in cells() {
@@ -214,7 +214,7 @@ fn in_the_table() -> Transitions {
         };
         let (changed, began) = cell.split_once('+').unwrap_or((cell, ""));
         if !began.is_empty() {
-            transitions.insert(("none", "queued")); // every one is queued, if only for an instant
+            transitions.insert(("none", "queued")); // every generation is queued first, if only for an instant
         }
         if began == "running" {
             transitions.insert(("queued", "running"));
@@ -235,13 +235,13 @@ fn every_transition_of_the_table_and_no_other_happens_in_the_fixtures() {
             let Some(id) = &entry.generation else { continue };
             let before = transcript.state.generation(id).cloned();
             transcript.apply(&entry);
-            // Cancelled behind another, it is gone from the state at once.
+            // A generation that is cancelled in the queue is removed from the state at once.
             let after = transcript.state.generation(id).cloned().or_else(|| {
                 let mut gone = before.clone()?;
                 gone.apply(&entry);
                 Some(gone)
             });
-            let Some(after) = after else { continue }; // a question, before its generation
+            let Some(after) = after else { continue }; // the user's message, before its generation
             let standing = |generation: &Generation| (phase_name(generation), generation.progress.attempt);
             if before.as_ref().map(standing) != Some(standing(&after)) {
                 seen.insert((before.as_ref().map_or("none", phase_name), phase_name(&after)));

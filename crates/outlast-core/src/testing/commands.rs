@@ -1,4 +1,4 @@
-//! What is asked and reported, for `when` and `observed`.
+//! Commands and reports for `when` and `observed`.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::{
     Producer, Report, Retry, RetryMode, Role, Start, Streamed, TextKind, WhenBusy,
 };
 
-/// The request that begins `generation`, to be changed where a test cares.
+/// The request that starts `generation`. Tests change the fields they care about.
 pub(crate) fn request(generation: &str) -> Start {
     Start {
         generation: generation.into(),
@@ -76,7 +76,7 @@ pub(crate) fn rename(title: &str) -> Command {
     Command::Update { title: Some(Some(title.into())), metadata: None }
 }
 
-/// What that attempt brought, to be changed where a test cares.
+/// A report of that attempt. Tests change the fields they care about.
 pub(crate) fn stream(generation: &str, attempt: u32, pieces: Vec<Piece>, end: Option<CallEnd>) -> Report {
     let new_message = answer(generation, attempt).into();
     Report::Streamed(Streamed { generation: generation.into(), attempt, pieces, end, new_message })

@@ -1,11 +1,11 @@
-//! What has happened, for `given`: short names for events of valid logs.
+//! Events for `given`: short names for parts of valid logs.
 
 use super::{CREATED, G1, answer, question, request};
 use crate::{
     CancelReason, Event, GenerationId, Message, MessageId, MessageStatus, Part, RetryMode, RetryOf, Role, Seq,
 };
 
-/// Events and whose they are, in order; `given` adds places and times.
+/// Events and their generations, in order. `given` adds positions and times.
 pub(crate) type Past = Vec<(Option<GenerationId>, Event)>;
 
 fn of(generation: &str, event: Event) -> Past {
@@ -26,7 +26,7 @@ pub(crate) fn asked_saying(generation: &str, text: &str) -> Past {
         parts: vec![Part::Text { text: text.into() }],
         status: MessageStatus::Complete,
         error_message: None,
-        seq: Seq::ZERO, // `given` knows the place
+        seq: Seq::ZERO, // set by `given`
         created_at: CREATED,
     };
     [of(generation, Event::MessageAdded { message }), queued(generation, generation, None)].concat()
@@ -44,7 +44,7 @@ fn queued(generation: &str, asked: &str, retry_of: Option<RetryOf>) -> Past {
     )
 }
 
-/// Takes up `failed`, which answers the question of `G1`, keeping its partial answer.
+/// Continues `failed`, which answers the question of `G1`, and keeps its partial answer.
 pub(crate) fn continuing(generation: &str, failed: &str) -> Past {
     let retry_of = RetryOf { generation_id: failed.into(), mode: RetryMode::Continue };
     [queued(generation, G1, Some(retry_of)), started(generation, 1)].concat()
@@ -58,7 +58,7 @@ pub(crate) fn running(generation: &str) -> Past {
     [asked(generation), started(generation, 1)].concat()
 }
 
-/// The attempt begins to speak.
+/// The attempt writes its first text.
 pub(crate) fn spoke(generation: &str, attempt: u32, text: &str) -> Past {
     let message_id = MessageId::from(answer(generation, attempt));
     let opened = Event::AssistantSegmentStarted { message_id: message_id.clone() };
@@ -66,7 +66,7 @@ pub(crate) fn spoke(generation: &str, attempt: u32, text: &str) -> Past {
     [of(generation, opened), of(generation, text)].concat()
 }
 
-/// Asked, begun, and that much said.
+/// Asked, started, and answered with this text so far.
 pub(crate) fn answering(generation: &str, text: &str) -> Past {
     [running(generation), spoke(generation, 1, text)].concat()
 }
@@ -96,7 +96,7 @@ pub(crate) fn cancelled(generation: &str) -> Past {
     of(generation, Event::ChatCancelled { reason: CancelReason::User })
 }
 
-/// Asked, answered with that text, and over.
+/// Asked, answered with this text, and completed.
 pub(crate) fn answered(generation: &str, text: &str) -> Past {
     let closed = Event::AssistantSegmentEnded { message_id: answer(generation, 1).into() };
     [answering(generation, text), of(generation, closed), completed(generation)].concat()

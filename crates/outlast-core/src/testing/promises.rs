@@ -1,4 +1,4 @@
-//! What must hold for every log, however it came about.
+//! What must hold for every log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,20 @@ struct Seen<'a> {
     ended: bool,
 }
 
-/// I3 (one end, and it is last), I4 (one generation and at most one question per request), dense seqs,
-/// numbered attempts, and segments that never interleave.
+/// I3 (one end, and it is last), I4 (one generation and at most one question per request), seqs without
+/// gaps, numbered attempts, and segments that never interleave.
 pub(crate) fn check_log(log: &[Entry]) {
     let mut generations: BTreeMap<&GenerationId, Seen<'_>> = BTreeMap::new();
     let mut requests: BTreeMap<&RequestId, &GenerationId> = BTreeMap::new();
     let mut opened: BTreeSet<&MessageId> = BTreeSet::new();
     let mut open: Option<(&GenerationId, &MessageId)> = None;
     for (index, entry) in log.iter().enumerate() {
-        assert_eq!(entry.seq.0, index as u64 + 1, "seq must be dense");
+        assert_eq!(entry.seq.0, index as u64 + 1, "seq has a gap");
         let (Some(id), Some(request)) = (&entry.generation, &entry.request) else {
-            assert!(matches!(entry.event, Event::ConversationUpdated { .. }), "{entry:?} belongs to nobody");
+            assert!(
+                matches!(entry.event, Event::ConversationUpdated { .. }),
+                "{entry:?} belongs to no generation"
+            );
             continue;
         };
         let begins = matches!(entry.event, Event::MessageAdded { .. } | Event::GenerationQueued { .. });
@@ -30,7 +33,7 @@ pub(crate) fn check_log(log: &[Entry]) {
         let seen = generations.entry(id).or_default();
         assert!(!seen.ended, "{entry:?} after the end of {id}");
         seen.requests.insert(request);
-        assert_eq!(seen.requests.len(), 1, "{id} has one request");
+        assert_eq!(seen.requests.len(), 1, "{id} must have one request");
         match &entry.event {
             Event::MessageAdded { message } => {
                 assert_eq!((message.seq, message.created_at), (entry.seq, entry.ts));
@@ -38,7 +41,7 @@ pub(crate) fn check_log(log: &[Entry]) {
                 assert_eq!(seen.questions, 1, "{id} has two questions");
             }
             Event::GenerationQueued { .. } => {
-                assert_eq!(requests.insert(request, id), None, "{request} began two generations");
+                assert_eq!(requests.insert(request, id), None, "{request} started two generations");
             }
             Event::ChatStarted { attempt, .. } => {
                 seen.attempt += 1;

@@ -1,4 +1,4 @@
-//! The documents as a store would hold them: every change of every append, and nothing else.
+//! The documents as a store would hold them after every append.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,8 @@ impl Stored {
         }
     }
 
-    /// I11: the documents are what the log adds up to. Only text may be missing, and only from the
-    /// documents of what is still under way.
+    /// I11: the documents agree with the log. Only text may be missing, and only from documents of a running
+    /// generation.
     pub(crate) fn must_agree_with(&self, transcript: &Transcript) {
         let state = &transcript.state;
         assert_eq!(self.state, *state, "applying with and without documents must be the same");
@@ -56,7 +56,7 @@ impl Stored {
                 assert_eq!(stored.attempt, folded.attempt);
             }
         }
-        // Times and positions may lag behind: they change with events that nobody lists.
+        // Times and positions may lag behind, because some events change nothing that a list shows.
         let ConversationDocument { last_seq, updated_at, .. } = self.conversation;
         assert_eq!(
             self.conversation,

@@ -24,7 +24,6 @@ pub(crate) struct World {
     pub(crate) call: Option<(GenerationId, u32)>,
     pub(crate) owned_after: Seq,
     pub(crate) unwatched_since: Option<Timestamp>,
-    /// When a worker was last heard.
     pub(crate) worker_heard: Timestamp,
     /// The epoch of the worker that is alive.
     pub(crate) worker: Option<u32>,
@@ -32,7 +31,7 @@ pub(crate) struct World {
     pub(crate) facts: Facts,
 }
 
-/// A conversation to which this has happened, a tenth of a second apiece. Its owner saw it all.
+/// A conversation with these events, a tenth of a second apart. Its owner recorded all of them.
 pub(crate) fn given(past: impl IntoIterator<Item = Past>) -> World {
     let mut world = World::new();
     for (generation, mut event) in past.into_iter().flatten() {
@@ -64,7 +63,7 @@ impl World {
         }
     }
 
-    /// The world after this log, for an owner that just took over.
+    /// The world after this log, with an owner that just took over.
     pub(crate) fn recovered(log: &[Entry], rules: &Rules) -> World {
         let mut world = World::new();
         world.rules = rules.clone();
@@ -80,7 +79,7 @@ impl World {
         self
     }
 
-    /// The owner finds what the next request started before.
+    /// Lets the owner find what an earlier request with the same id started.
     pub(crate) fn knowing(mut self, earlier: Earlier) -> World {
         self.facts.earlier = Some(earlier);
         self
@@ -99,7 +98,7 @@ impl World {
         self.transcript.view()
     }
 
-    /// What a client shows: the contents of the messages, open ones from the overlay.
+    /// What a client shows: the contents of the messages, with open ones from the overlay.
     pub(crate) fn shown(&self) -> Vec<String> {
         let view = self.view();
         let shown = |message: &Message| view.overlays.get(&message.id).unwrap_or(&message.content).clone();
@@ -146,7 +145,7 @@ impl World {
 
     // ── a run of many steps ──
 
-    /// The same as `when`, in place; a refusal leaves everything as it was.
+    /// Like `when`, in place. A refusal changes nothing.
     pub(crate) fn command(&mut self, command: Command) -> Result<(), Refusal> {
         self.now = self.now.after(TICK);
         let entries = decide(&self.transcript.state, command, self.facts.clone(), &self.rules, self.now)?;
@@ -154,24 +153,25 @@ impl World {
         Ok(())
     }
 
-    /// The same as `observed`, in place; answers how many events came of it.
+    /// Like `observed`, in place. Returns the number of new events.
     pub(crate) fn report(&mut self, report: Report) -> usize {
         self.now = self.now.after(TICK);
         let entries = observe(&self.transcript.state, report, &self.rules, self.now);
         let count = entries.len();
         self.append(entries);
-        // A call is over when its generation ended or waits: the owner drops it.
+        // The owner drops a call when its generation has ended or waits.
         let attempt =
             self.transcript.state.active().map(|active| (active.id.clone(), active.progress.attempt));
         self.call = self.call.take().filter(|call| Some(call) == attempt.as_ref());
         count
     }
 
-    /// Does once what should be done. False when nothing is left, until time passes or somebody acts.
+    /// Does the next thing that `next` wants. Returns false when nothing is left until time passes or a
+    /// command comes.
     pub(crate) fn step(&mut self) -> bool {
         let next = self.next();
         if let Some(report) = next.report {
-            assert_ne!(self.report(report.clone()), 0, "{report:?} is asked for but nothing comes of it");
+            assert_ne!(self.report(report.clone()), 0, "`next` wants {report:?}, but it has no effect");
             return true;
         }
         let wanted =
@@ -182,24 +182,23 @@ impl World {
         started
     }
 
-    /// Does what is owed until the model is being called, or nothing is owed.
+    /// Does what `next` wants until the model is being called or nothing is left.
     pub(crate) fn settle(&mut self) {
         for _ in 0..100 {
             if !self.step() {
                 return;
             }
         }
-        panic!("what is owed never ends: {:?}", self.next());
+        panic!("`next` always wants something: {:?}", self.next());
     }
 
-    /// Lets time pass until the next thing falls due.
+    /// Lets time pass until the next wake-up.
     pub(crate) fn wait(&mut self) {
-        let time = self.next().wake_at.expect("something falls due");
+        let time = self.next().wake_at.expect("there is a wake-up");
         self.now = time;
         self.settle();
     }
 
-    /// A worker becomes the producer.
     pub(crate) fn claim(&mut self, keep: bool) {
         let active = self.transcript.state.active().expect("something is under way");
         self.command(Command::Claim { generation: active.id.clone(), keep }).unwrap();
@@ -207,7 +206,7 @@ impl World {
         self.worker = self.transcript.state.active().map(|active| active.progress.attempt);
     }
 
-    /// The worker that is alive appends this.
+    /// The current worker appends this.
     pub(crate) fn produce(&mut self, pieces: Vec<Piece>, end: Option<WorkerEnd>) {
         let active = self.transcript.state.active().expect("something is under way");
         let fresh = format!(
@@ -227,7 +226,7 @@ impl World {
         self.worker_heard = self.now;
     }
 
-    /// The call under way brings this.
+    /// The running call returns this.
     pub(crate) fn model(&mut self, pieces: Vec<Piece>, end: Option<CallEnd>) {
         self.settle();
         let (generation, attempt) = self.call.clone().expect("a call is under way");
@@ -242,7 +241,7 @@ impl World {
         assert_ne!(self.report(Report::Streamed(streamed)), 0);
     }
 
-    /// The owner dies and another takes over, reading the log from its bytes.
+    /// The owner crashes and another takes over, reading the log from its bytes.
     pub(crate) fn crash(&mut self) {
         let log: Vec<Entry> = self.log.iter().map(|entry| decode(&encode(entry)).unwrap()).collect();
         *self = World { now: self.now, ..World::recovered(&log, &self.rules) };
@@ -262,7 +261,7 @@ impl World {
     }
 }
 
-/// What came of it.
+/// The result of a command or a report.
 #[derive(Debug)]
 pub(crate) struct Answer {
     world: World,
@@ -270,7 +269,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// These events came of it, by name; the world goes on from there.
+    /// Checks the names of the new events.
     #[track_caller]
     pub(crate) fn then<const N: usize>(self, kinds: [&str; N]) -> World {
         let entries = self.result.expect("not refused");
@@ -280,7 +279,6 @@ impl Answer {
         world
     }
 
-    /// Nothing came of it.
     #[track_caller]
     pub(crate) fn then_nothing(self) -> World {
         self.then([])

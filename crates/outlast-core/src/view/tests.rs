@@ -10,7 +10,7 @@ fn o4_an_empty_conversation_can_be_shown() {
 }
 
 #[test]
-fn o4_the_words_of_the_open_segment_are_in_the_overlay_alone() {
+fn o4_the_text_of_the_open_segment_is_only_in_the_overlay() {
     let view = given([answering(G1, "Hel")]).view();
     let id = MessageId::from(answer(G1, 1));
     assert_eq!(view.overlays[&id], "Hel");
@@ -21,7 +21,7 @@ fn o4_the_words_of_the_open_segment_are_in_the_overlay_alone() {
 }
 
 #[test]
-fn o4_an_interrupted_answer_is_shown_once_though_it_is_stored() {
+fn o4_an_interrupted_answer_is_shown_once_although_it_is_stored() {
     let world = given([answering(G1, "Hel"), interrupted(G1)]);
     assert_eq!(world.stored.messages[1].content, "Hel");
     let view = view(&world.transcript.state, world.stored.messages.clone(), false);
@@ -50,7 +50,7 @@ fn o4_thinking_is_in_the_overlay_but_not_in_its_text() {
 }
 
 #[test]
-fn g14_a_run_tells_how_many_wait_behind_it() {
+fn g14_a_run_says_how_many_are_queued_behind_it() {
     let queued = |past: Vec<Past>| {
         let run = given(past).view().active_run.unwrap();
         (run.generation_id.to_string(), run.status, run.queued)
@@ -70,7 +70,7 @@ fn i11_a_view_of_stored_messages_is_the_view_of_the_log() {
 }
 
 #[test]
-fn g9_a_view_survives_its_bytes() {
+fn g9_a_view_survives_serialisation() {
     let view = given([answered(G1, "Hello"), answering(G2, "Hel"), interrupted(G2)]).view();
     let bytes = serde_json::to_vec(&view).unwrap();
     assert_eq!(serde_json::from_slice::<ConversationView>(&bytes).unwrap(), view);

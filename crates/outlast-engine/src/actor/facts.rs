@@ -1,5 +1,5 @@
-//! What `decide` cannot see in the state. Only the owner may look it up: two equal requests at once come to it
-//! one after the other.
+//! Looks up what `decide` cannot see in the state. Only the owner does this, because it handles two identical
+//! requests one after the other.
 
 use outlast_core::{
     Command, Conversation, ConversationId, Earlier, Facts, GenerationId, MessageId, RequestId, Seq,

@@ -1,4 +1,4 @@
-//! What can be sent to an owner, and what it replies.
+//! The messages that can be sent to an owner, and its replies.
 
 use outlast_core::{Approval, Command, GenerationId, GenerationStatus, MessageId, Seq, UserId};
 use tokio::sync::oneshot;
@@ -8,17 +8,17 @@ use crate::error::EngineError;
 
 pub(crate) enum Mail {
     Command(Box<Ask>),
-    /// Remove everything.
+    /// Deletes the conversation.
     Delete {
         user: UserId,
         reply: oneshot::Sender<Result<(), EngineError>>,
     },
-    /// Remove the events of a generation that ended long enough ago.
+    /// Removes the events of a generation whose retention time is over.
     Trim {
         generation: GenerationId,
         reply: oneshot::Sender<Result<bool, EngineError>>,
     },
-    /// Look whether something should be going on: sent to every conversation that is due.
+    /// Makes the owner check what should be under way. Sent to every conversation that is due.
     Wake,
 }
 
@@ -26,11 +26,11 @@ pub(crate) struct Ask {
     pub(crate) command: Command,
     pub(crate) user: UserId,
     pub(crate) options: CommandOptions,
-    /// Replied to when the command is true.
+    /// Gets the reply after the command's events are durable.
     pub(crate) reply: oneshot::Sender<Result<Receipt, EngineError>>,
 }
 
-/// How the generation stands that a command was about. Small: a worker's heartbeat gets one too.
+/// The state of the generation that a command was about. It is small, because every heartbeat gets one.
 #[derive(Clone, Debug)]
 pub(crate) struct Receipt {
     pub(crate) status: GenerationStatus,
@@ -39,6 +39,6 @@ pub(crate) struct Receipt {
     pub(crate) attempt: u32,
     /// The last event that a worker appended.
     pub(crate) produced: Seq,
-    /// What a person was asked, for a worker that wants to know.
+    /// The questions to a person, for a worker.
     pub(crate) approvals: Vec<Approval>,
 }

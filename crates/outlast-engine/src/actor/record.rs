@@ -7,13 +7,14 @@ use outlast_core::{
 use outlast_store::{Change, Record, fault};
 
 use super::{Actor, STORE_WAIT, UNFOLDED_BYTES_MIN, UNFOLDED_TIMES_MIN, UNSAVED_BYTES_MAX};
+use crate::call::Call;
 use crate::documents::{Folded, to_changes};
 use crate::feed::Batch;
 use crate::journal::RecordError;
 
 impl Actor {
-    /// The only way anything changes. Text and output of tools may be shown before they are saved, where the
-    /// operator chose fewer writes over safety.
+    /// Records events; nothing else changes the state. Text and tool output may be shown before they are saved if
+    /// the operator chose fewer writes over safety.
     pub(super) async fn record(&mut self, entries: Vec<Entry>) -> Result<(), RecordError> {
         let Some(state) = self.state.as_mut().filter(|_| !entries.is_empty()) else { return Ok(()) };
         let records: Vec<Record> = entries
@@ -30,9 +31,11 @@ impl Actor {
         }
         let unfolded = self.unfolded + size(&records);
         if streams && !is_long(unfolded, self.folded) {
-            self.journal.append(&records, Vec::new()).await?;
+            self.append(&records, Vec::new()).await?;
             fault::point("record.durable");
-            state.apply_all(&entries);
+            if let Some(state) = &mut self.state {
+                state.apply_all(&entries);
+            }
             self.unfolded = unfolded;
         } else {
             let mut after = state.clone();
@@ -51,7 +54,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Appends records and documents, and the state if it folds, whose size is returned then.
+    /// Appends records and documents. If the state is written too, returns its size.
     async fn write(
         &mut self,
         records: &[Record],
@@ -63,14 +66,14 @@ impl Actor {
         let says_due =
             folds || changes.iter().any(|change| matches!(change, DocumentChange::Conversation(_)));
         let Folded { changes, size } = to_changes(after, changes, due, folds);
-        self.journal.append(records, changes).await?;
+        self.append(records, changes).await?;
         if says_due {
             self.stored_due = due.map(|due| due.0);
         }
         Ok(size)
     }
 
-    /// Writes the state, so that nobody has to read the log up to here again.
+    /// Writes the state, so that the log up to here need not be replayed again.
     pub(super) async fn fold(&mut self) -> Result<(), RecordError> {
         let Some(state) = self.state.clone().filter(|_| self.unfolded > 0) else { return Ok(()) };
         let size = self.write(&[], &state, Vec::new(), true).await?;
@@ -79,8 +82,8 @@ impl Actor {
         Ok(())
     }
 
-    /// A document of the first version, or one whose settings have changed since, may call somebody for whom
-    /// there is nothing to do. It would at every start.
+    /// Corrects the stored `due` if there is nothing to do, as after an upgrade or a change of settings.
+    /// Otherwise every start of the server would wake this conversation.
     pub(super) async fn correct_due(&mut self) -> Result<(), RecordError> {
         let Some(state) = self.state.clone() else { return Ok(()) };
         let due = due(&state, &self.shared.settings.rules).map(|due| due.0);
@@ -89,7 +92,7 @@ impl Actor {
         }
         let document = DocumentChange::Conversation(conversation_document(&state));
         match self.write(&[], &state, vec![document], false).await {
-            Err(RecordError::Unavailable(_)) => Ok(()), // the next owner will
+            Err(RecordError::Unavailable(_)) => Ok(()), // the next owner will correct it
             written => written.map(|_| ()),
         }
     }
@@ -121,7 +124,7 @@ impl Actor {
                 self.feed.saved();
             }
             Err(RecordError::Unavailable(reason)) => {
-                tracing::error!(conversation = ?self.id, reason, "the store cannot write; trying again");
+                tracing::error!(conversation = ?self.id, reason, "the store cannot write; will retry");
                 self.save_at = Some(self.shared.clock.now().after(STORE_WAIT));
             }
             Err(lost @ RecordError::Lost(_)) => return Err(lost),
@@ -131,16 +134,22 @@ impl Actor {
 
     /// Changes documents without an event.
     pub(super) async fn put(&mut self, change: Change) -> Result<(), RecordError> {
-        self.journal.append(&[], vec![change]).await
+        self.append(&[], vec![change]).await
+    }
+
+    /// Appends, and meanwhile gathers what the model says.
+    async fn append(&mut self, records: &[Record], changes: Vec<Change>) -> Result<(), RecordError> {
+        let Actor { journal, call, .. } = self;
+        Call::gather_during(call.as_mut(), journal.append(records, changes)).await
     }
 }
 
-/// A worker is told that its text was taken, and forgets it: it is saved in every mode.
+/// A worker discards its text once it is acknowledged, so that text is saved at once in every mode.
 fn is_acknowledged(state: &Conversation) -> bool {
     state.active().is_some_and(|run| run.brief.is_for_worker())
 }
 
-/// Nothing is open then, so the state is small, and it is not written again for a long time.
+/// At rest nothing is open, so the state is small and will not be written again for a long time.
 fn is_at_rest(state: &Conversation) -> bool {
     state.queue.is_empty() && state.current.as_ref().is_none_or(Generation::ended)
 }

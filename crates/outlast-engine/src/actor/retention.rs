@@ -1,5 +1,5 @@
-//! Removes the events of a generation that ended long enough ago. The owner does it, so that nothing else
-//! happens to the conversation meanwhile, and one that was deleted and created again loses nothing.
+//! Removes the events of a generation whose retention time is over. The owner does it, so that nothing else
+//! changes the conversation meanwhile, and a conversation that was deleted and created again loses nothing.
 
 use outlast_core::{Conversation, GenerationDocument, GenerationId, Seq, head};
 use outlast_store::{Change, Record, StoreError, Table};
@@ -13,7 +13,7 @@ use crate::error::EngineError;
 const PAGE_BYTES: usize = 256 * 1024;
 
 impl Actor {
-    /// Whether anything was removed. Doing it twice changes nothing.
+    /// Returns whether anything was removed. Calling it again changes nothing.
     pub(super) async fn trim(&mut self, id: &GenerationId) -> Result<bool, EngineError> {
         let Some(state) = self.state.clone() else { return Ok(false) };
         let Some(document) = self.shared.store.get(Table::Generations, id.as_str()).await? else {
@@ -27,7 +27,7 @@ impl Actor {
         let over = self.shared.settings.retention.is_over(generation.status, generation.completed_at, now);
         let ended = generation.completed_at.map(|at| at.0);
         if !over {
-            // Written by a version that did not know when to look.
+            // The document was written by a version without `due`.
             if document.due != ended {
                 self.put(Change::Put(generation_document(&state, &generation, ended))).await?;
             }
@@ -36,14 +36,14 @@ impl Actor {
         self.fold().await?; // the stored state must not need what is removed
         let kept = prompt_still_needed(&state, &generation);
         let removed = remove_events(&self.shared, &generation, kept).await?;
-        // What is still needed is looked at again after as long a time.
+        // If a prompt is still needed, check again after another retention period.
         let again = kept.map(|_| now.0);
         self.put(Change::Put(generation_document(&state, &generation, again))).await?;
         Ok(removed)
     }
 }
 
-/// Removes the generation's own events and leaves those of others that stand between them.
+/// Removes the generation's own events, and keeps those of other generations in between.
 async fn remove_events(
     shared: &Shared,
     generation: &GenerationDocument,
@@ -73,8 +73,8 @@ async fn remove_events(
     Ok(removed)
 }
 
-/// The last generation may be retried or resumed for as long as it is the last, and its prompt may stand among
-/// the events of the generation that is to be trimmed.
+/// The last generation can be retried or resumed as long as it is the last, and its prompt may be among the
+/// events of the generation that is to be trimmed.
 fn prompt_still_needed(state: &Conversation, trimmed: &GenerationDocument) -> Option<Seq> {
     let prompts = state.current.iter().chain(&state.queue).filter_map(|generation| generation.prompt_seq);
     prompts.into_iter().find(|seq| (trimmed.first_seq..=trimmed.last_seq).contains(seq))

@@ -1,4 +1,4 @@
-//! What an owner does for clients: one command at a time, replied to after it is true.
+//! Serves clients: one command at a time, with a reply after its events are durable.
 
 use outlast_core::{
     Command, Conversation, Entry, Event, Facts, GenerationId, GenerationStatus, MessageId, Refusal, Seq,
@@ -62,7 +62,7 @@ impl Actor {
     async fn decide_and_record(&mut self, command: Command, facts: Facts) -> Result<(), EngineError> {
         let Some(state) = &self.state else { return Err(EngineError::NotFound) };
         let now = self.shared.clock.now();
-        // A worker that waited for a person has its time again from the decision on.
+        // A decision restarts the silence timer of the worker that waited for it.
         let heard = match &command {
             Command::Claim { .. } | Command::Append(_) | Command::Decide(_) => true,
             Command::Start(start) => start.brief.is_for_worker(),
@@ -82,7 +82,7 @@ impl Actor {
         Ok(())
     }
 
-    /// Refuses what would be one too many for the user or the server, whatever command would add it.
+    /// Refuses a command that would exceed a limit on live generations, whatever the command is.
     fn reserve(&mut self, entries: &[Entry]) -> Result<(), EngineError> {
         let Some(state) = &self.state else { return Ok(()) };
         let may_add = |entry: &Entry| {
@@ -138,7 +138,7 @@ impl Actor {
                 produced: generation.progress.produced,
                 approvals: generation.progress.approvals.iter().map(|asked| asked.shown()).collect(),
             },
-            // About no generation, or about one that ended while it waited behind another.
+            // The command is about no generation, or about one that ended while it was queued.
             None => Receipt {
                 status: GenerationStatus::Cancelled,
                 message: MessageId::from(""),
@@ -162,14 +162,14 @@ impl Actor {
         let lost = deleted.as_ref().err().map(|error| RecordError::Lost(error.to_string()));
         reply.send(deleted.map_err(EngineError::from)).ok();
         match lost {
-            Some(lost) => Err(lost), // nobody can say whether it is gone: look again
+            Some(lost) => Err(lost), // it is unknown whether it was deleted, so reload
             None => self.start_over().await,
         }
     }
 }
 
-/// Replies, and stops the owner if nobody can say what the log holds. The client may have gone; what it asked
-/// for is done anyway.
+/// Replies, and stops the owner if it is unknown what the log holds. The client may have disconnected; its
+/// command was still carried out.
 fn answer<T>(
     reply: oneshot::Sender<Result<T, EngineError>>,
     replied: Result<T, EngineError>,

@@ -1,4 +1,4 @@
-//! What an owner does with the world: calls the model, reads its answer, and tells the core what happened.
+//! The owner's side effects: it calls the model, reads the answer, and reports to the core what happened.
 
 use outlast_core::{
     CallEnd, Conversation, Failure, FailureClass, Generation, GenerationId, Message, MessageId, Prompt,
@@ -13,19 +13,19 @@ use crate::engine::Shared;
 use crate::journal::RecordError;
 use crate::reading::readable;
 
-/// How much of the transcript is read for one call. More than any model takes.
+/// How much of the transcript is read for one call: more than any model accepts.
 const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 impl Actor {
-    /// Tells the core what happened. If the store cannot write now, the report is kept and told again:
-    /// the state may have moved on by then, and the core will know what it is still worth.
+    /// Reports to the core what happened. If the store cannot write now, the report is kept and observed again
+    /// later. The state may have changed by then, and the core ignores the report if it is stale.
     pub(super) async fn report(&mut self, report: Report) -> Result<(), RecordError> {
         let Some(state) = &self.state else { return Ok(()) };
         let now = self.shared.clock.now();
         let entries = observe(state, report.clone(), &self.shared.settings.rules, now);
         match self.record(entries).await {
             Err(RecordError::Unavailable(reason)) => {
-                tracing::error!(conversation = ?self.id, reason, "the store cannot write; trying again");
+                tracing::error!(conversation = ?self.id, reason, "the store cannot write; will retry");
                 self.owed = Some(report);
                 self.store_again = Some(now.after(STORE_WAIT));
                 Ok(())
@@ -50,7 +50,7 @@ impl Actor {
         self.report(Report::Streamed(streamed)).await
     }
 
-    /// A name for the message that may begin.
+    /// An id for a message that may begin.
     pub(super) fn new_message(&self) -> MessageId {
         let active = self.state.as_ref().and_then(Conversation::active);
         match active.and_then(Generation::next_message) {
@@ -79,11 +79,11 @@ impl Actor {
                 self.shared.models.call(&run.brief.model, context(state, run, sources))
             }
             Err(StoreError::Unavailable(reason)) => {
-                tracing::error!(conversation = ?self.id, reason, "cannot read the history; trying again");
+                tracing::error!(conversation = ?self.id, reason, "cannot read the history; will retry");
                 self.store_again = Some(self.shared.clock.now().after(STORE_WAIT));
                 return Ok(());
             }
-            // It would be as broken the next time, and the time after that.
+            // A retry would fail in the same way.
             Err(StoreError::Broken(message)) => {
                 tracing::error!(conversation = ?self.id, message, "cannot read the prompt");
                 let failure = Failure { class: FailureClass::Invalid, message, retry_after: None };
@@ -119,14 +119,13 @@ impl Actor {
     }
 }
 
-/// The newest messages, and the question even if it was asked long before its turn came.
+/// The newest messages, and the question even if it is much older because it was queued.
 async fn history(
     shared: &Shared,
     state: &Conversation,
     run: &Generation,
 ) -> Result<Vec<Message>, StoreError> {
-    // Messages that wait for their turn stand among the newest and are left out afterwards. What the answer
-    // already has is needed whole.
+    // Queued messages are among the newest and are left out afterwards. The partial answer is needed in full.
     let answer = run.progress.kept.len() + run.progress.shown.len();
     let wanted = shared.settings.history_messages + state.queue.len() + answer + 1;
     let newest = Newest { messages: wanted, max_bytes: CONTEXT_BYTES_MAX };
@@ -142,7 +141,7 @@ async fn history(
     Ok(messages)
 }
 
-/// What the client gave instead of the transcript. The log has it.
+/// The client's prompt, read from the log.
 async fn prompt(
     shared: &Shared,
     state: &Conversation,

@@ -26,7 +26,7 @@ pub struct AnthropicModel {
 impl AnthropicModel {
     /// Checks the settings; no connection is opened yet.
     pub fn new(settings: UpstreamSettings) -> Result<AnthropicModel, String> {
-        // Some people write the address with the version and some without.
+        // Some people include the version in the address and some do not.
         let path = if settings.base_url.expose().trim_end_matches('/').ends_with("/v1") {
             "/messages"
         } else {
@@ -59,7 +59,7 @@ impl Dialect for Messages {
     fn event(&mut self, data: &str, out: &mut Out) {
         match serde_json::from_str(data) {
             Ok(event) => self.told(event, out),
-            Err(_) => self.end(transient("upstream sent an event that cannot be understood"), out),
+            Err(_) => self.end(transient("upstream sent an invalid event"), out),
         }
     }
 
@@ -67,7 +67,7 @@ impl Dialect for Messages {
         let document: Value = serde_json::from_slice(document).unwrap_or_default();
         out.fail(match document.get("error") {
             Some(error) => broke_off(error),
-            None => invalid("upstream responded with one document, not with a stream"),
+            None => invalid("upstream responded with a single document instead of a stream"),
         });
     }
 
@@ -75,8 +75,8 @@ impl Dialect for Messages {
         self.stop_reason.is_some()
     }
 
-    /// With a stop reason the answer is complete, however the body ends; without one it was cut short. Token counts
-    /// are reported either way.
+    /// With a stop reason the answer is complete, however the body ends; without one it is incomplete. Token counts
+    /// are reported in both cases.
     fn end(&mut self, cut: Failure, out: &mut Out) {
         let reason = self.stop_reason.take();
         if reason.is_some() {
@@ -106,9 +106,9 @@ impl Messages {
                 let reason = event.delta.and_then(|delta| delta.stop_reason);
                 self.stop_reason = reason.map(|reason| reason.0.into_owned()).or(self.stop_reason.take());
             }
-            "message_stop" => self.end(transient("upstream ended without a stop reason"), out),
+            "message_stop" => self.end(transient("upstream response ended without a stop reason"), out),
             "error" => self.end(broke_off(&event.error.unwrap_or_default()), out),
-            // A ping, or something newer than this version.
+            // A ping, or an event that this version does not know.
             _ => {}
         }
     }
@@ -120,7 +120,7 @@ impl Messages {
         if let Some(text) = block.thinking {
             out.text(TextKind::Thinking, &text.0);
         }
-        // Tools that the provider runs itself have other types and need nothing from us.
+        // Tools that the provider runs itself have other block types and are ignored.
         if let (Some("tool_use"), Some(id), Some(name)) =
             (block.kind.as_ref().map(|kind| &*kind.0), block.id, block.name)
         {
@@ -143,7 +143,7 @@ impl Messages {
         }
     }
 
-    /// Counts are totals so far. Tokens read from a cache count as input too.
+    /// The counts are running totals. Tokens read from a cache count as input too.
     fn count(&mut self, usage: Value) {
         let count = |name: &str| usage[name].as_u64();
         let (read, written) = (count("input_tokens"), count("output_tokens"));
@@ -214,7 +214,7 @@ struct Delta<'a> {
     stop_reason: Option<Text<'a>>,
 }
 
-/// A string that is borrowed from the event unless it holds escapes.
+/// A string that is borrowed from the event unless it contains escapes.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,4 +1,4 @@
-//! A model that needs no key: it tells what Outlast does, at the pace of a person reading.
+//! A model that needs no key. It describes what Outlast does, at reading speed.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use outlast_core::{Context, ContextMessage, Piece, Role, TextKind};
 
 use super::{Arrived, Model, ModelStream};
 
-/// The usual wait before a word; the real one varies around it.
+/// The average wait before a word.
 const PACE: Duration = Duration::from_millis(45);
-/// A message may ask for this many words ("400 words") and no more.
+/// The maximum number of words that a message can ask for ("400 words").
 const WORDS_MAX: usize = 5_000;
 
-/// Answers the same question with the same words, every time and everywhere.
+/// Always gives the same answer to the same question.
 #[derive(Clone, Debug)]
 pub struct DemoModel {
     pace: Duration,
@@ -25,7 +25,7 @@ impl Default for DemoModel {
 }
 
 impl DemoModel {
-    /// A demo that waits about this long before each word.
+    /// Waits about this long before each word.
     pub fn with_pace(pace: Duration) -> DemoModel {
         DemoModel { pace }
     }
@@ -64,14 +64,14 @@ const OPENINGS: &[&str] = &[
 
 const PARAGRAPHS: &[&str] = &[
     "I am the **demo model**: no key, no network, the same words for the same question. Everything around me is real, though. Each word you see was written to disk before it was shown to you.",
-    "Try to break this. Reload the page in the middle of a sentence, close the tab, lock your phone, or stop the server with `kill -9` and start it again. The answer goes on, and no word is missing or doubled.",
+    "Try to break this. Reload the page in the middle of a sentence, close the tab, lock your phone, or stop the server with `kill -9` and start it again. The answer continues, and no word is missing or repeated.",
     "Open this conversation in a second tab:\n\n- both show the same stream, byte for byte\n- either may press Stop, and the first one wins\n- a message sent in one appears in the other",
-    "The server keeps a log of events. Position `1, 2, 3, …` never changes its meaning, so a client that comes back says where it was and gets what it missed:\n\n```sh\ncurl -N localhost:8787/v1/generations/$ID/events?after=42\n```",
-    "| what happens | what you lose |\n|---|---|\n| reload | nothing |\n| lost network | nothing |\n| crash of the server | nothing that anybody saw |",
-    "When you are ready, put a real model into `outlast.toml`. Any OpenAI-compatible address will do.",
+    "The server keeps a log of events. Position `1, 2, 3, …` never changes its meaning, so a client that reconnects passes its position and gets what it missed:\n\n```sh\ncurl -N localhost:8787/v1/generations/$ID/events?after=42\n```",
+    "| what happens | what you lose |\n|---|---|\n| reload | nothing |\n| lost network | nothing |\n| crash of the server | nothing that anyone saw |",
+    "When you are ready, put a real model into `outlast.toml`. Any OpenAI-compatible API will do.",
 ];
 
-/// The words of the answer, each with the space after it.
+/// The words of the answer, each with its trailing space.
 fn answer(asked: &str) -> Vec<String> {
     let limit = words_asked_for(asked);
     let opening = OPENINGS[Dice(seed(asked)).below(OPENINGS.len())];
@@ -101,7 +101,7 @@ fn seed(text: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// SplitMix64: enough for a demo, and the same everywhere.
+/// SplitMix64: good enough for a demo, and the same on every machine.
 #[derive(Debug)]
 struct Dice(u64);
 
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_as_many_words_as_it_is_asked_for() {
+    fn the_answer_has_as_many_words_as_the_question_asks_for() {
         assert_eq!(answer("write 400 words please").len(), 400);
         assert_eq!(answer("write 99999999 words").len(), WORDS_MAX);
     }

@@ -12,17 +12,17 @@ use crate::error::EngineError;
 /// The models, and how long each may be silent.
 pub struct Models {
     by_name: BTreeMap<String, Arc<dyn Model>>,
-    /// Only of models with a limit of their own.
+    /// Only models with their own limit.
     idle: BTreeMap<String, Duration>,
 }
 
 impl Models {
-    /// The model called `default` answers when a request names none.
+    /// The model called `default` is used when a request names none.
     pub fn new(by_name: BTreeMap<String, Arc<dyn Model>>) -> Models {
         Models { by_name, idle: BTreeMap::new() }
     }
 
-    /// Sets how long these models may be silent before an attempt fails, in place of the common limit.
+    /// Sets how long these models may be silent before an attempt fails, instead of the common limit.
     #[must_use]
     pub fn with_idle(self, idle: BTreeMap<String, Duration>) -> Models {
         Models { idle, ..self }
@@ -32,7 +32,7 @@ impl Models {
         self.by_name.keys().cloned().collect()
     }
 
-    /// The name to record for the model that a request asks for.
+    /// The name of the model to use for a request.
     pub(crate) fn resolve(&self, asked: Option<&str>) -> Result<String, EngineError> {
         let name = asked.unwrap_or("default");
         match self.by_name.get_key_value(name) {
@@ -41,7 +41,7 @@ impl Models {
         }
     }
 
-    /// How long a model may be silent, if it has a limit of its own.
+    /// How long a model may be silent, if it has its own limit.
     pub(crate) fn idle(&self, name: &str) -> Option<Duration> {
         self.idle.get(name).copied()
     }

@@ -19,7 +19,7 @@ use super::client::{self, Calls, Dialect, Endpoint, Out, Secret, UpstreamSetting
 use super::options::LIMITS;
 use super::{Model, ModelStream};
 
-/// These hosts call the limit of an answer `max_completion_tokens`, and newer models there refuse `max_tokens`.
+/// At these hosts, newer models refuse `max_tokens` and expect `max_completion_tokens`.
 const OPENAI: &str = "api.openai.com";
 const AZURE: &str = ".openai.azure.com";
 
@@ -54,7 +54,7 @@ impl Model for OpenAiModel {
 #[derive(Default)]
 pub(super) struct Completions {
     finish_reason: Option<String>,
-    /// Some upstreams send it with every chunk, counting up. The last one is the total.
+    /// Some upstreams send running totals with every chunk. The last one counts.
     usage: Option<Value>,
     calls: Calls,
 }
@@ -62,24 +62,24 @@ pub(super) struct Completions {
 impl Dialect for Completions {
     fn event(&mut self, data: &str, out: &mut Out) {
         if data == "[DONE]" {
-            return self.end(transient("upstream ended without a finish reason"), out);
+            return self.end(transient("upstream response ended without a finish reason"), out);
         }
         match serde_json::from_str(data) {
             Ok(chunk) => self.chunk(chunk, out),
-            Err(_) => self.end(transient("upstream sent an event that is not a chunk of an answer"), out),
+            Err(_) => self.end(transient("upstream sent an event that is not a completion chunk"), out),
         }
     }
 
     fn document(&mut self, document: &[u8], out: &mut Out) {
         self.event(&String::from_utf8_lossy(document), out);
-        self.end(transient("upstream ended without a finish reason"), out);
+        self.end(transient("upstream response ended without a finish reason"), out);
     }
 
     fn is_complete(&self) -> bool {
         self.finish_reason.is_some()
     }
 
-    /// With a finish reason the answer is complete, however the body ends; without one it was cut short.
+    /// With a finish reason the answer is complete, however the body ends; without one it is incomplete.
     fn end(&mut self, cut: Failure, out: &mut Out) {
         let reason = self.finish_reason.take();
         if reason.is_some() {
@@ -101,7 +101,7 @@ impl Completions {
         if let Some(error) = chunk.error {
             return self.end(broke_off(&error), out);
         }
-        // Only the first of several answers is read: their texts would be mixed up.
+        // Only the first choice is read, because the texts of several would be mixed up.
         let choices = chunk.choices.unwrap_or_default();
         for choice in choices.into_iter().filter(|choice| choice.index.unwrap_or_default() == 0) {
             self.said(choice.delta.or(choice.message).unwrap_or_default(), out);
@@ -119,7 +119,7 @@ impl Completions {
         if let Some(text) = delta.reasoning.or(delta.reasoning_content) {
             out.text(TextKind::Thinking, &text.0);
         }
-        // A refusal is text for the user. The finish reason says why the model stopped.
+        // A refusal is shown as text. The finish reason says why the model stopped.
         let content = delta.content.map(|content| content.0);
         for text in content.into_iter().chain(delta.refusal.map(|refusal| refusal.0)) {
             out.text(TextKind::Answer, &text);
@@ -139,7 +139,7 @@ impl Completions {
     }
 }
 
-/// Arguments are a string that holds JSON; some upstreams send the JSON itself.
+/// Arguments are a string that contains JSON. Some upstreams send the JSON itself.
 fn text_of(arguments: &RawValue) -> Cow<'_, str> {
     match serde_json::from_str::<Option<Text<'_>>>(arguments.get()) {
         Ok(text) => text.map(|text| text.0).unwrap_or_default(),
@@ -163,7 +163,7 @@ struct Choice<'a> {
     index: Option<u64>,
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
-    /// Instead of the delta in an answer that is one document.
+    /// Replaces the delta in an answer that is one document.
     #[serde(borrow, default)]
     message: Option<Delta<'a>>,
     #[serde(borrow, default)]
@@ -202,8 +202,8 @@ struct Function<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// A string that is borrowed from the event unless it holds escapes; behind an `Option` serde would copy a
-/// plain `Cow` every time.
+/// A string that is borrowed from the event unless it contains escapes. Inside an `Option`, serde would always
+/// copy a plain `Cow`.
 #[derive(Deserialize)]
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -1,11 +1,10 @@
 //! The options of a call that clients may set, under OpenAI's names.
 //!
-//! Only these reach an upstream. Others could choose a dearer model or route, switch on tools that cost money, or
-//! ask for what Outlast cannot show. `docs/models.md` lists them.
+//! Only these are passed on to an upstream. Others could select a more expensive model or route, enable tools that
+//! cost money, or ask for output that Outlast cannot show. `docs/models.md` lists them.
 
 use serde_json::{Map, Value, json};
 
-/// Passed on to upstreams.
 const PASSED: &[&str] = &[
     "chat_template_kwargs",
     "frequency_penalty",
@@ -31,21 +30,21 @@ const PASSED: &[&str] = &[
     "user",
     "verbosity",
 ];
-/// The two names for how many tokens an answer may have.
+/// The two names for the limit on the tokens of an answer.
 pub(super) const LIMITS: [&str; 2] = ["max_tokens", "max_completion_tokens"];
 
-/// An option that no upstream will get.
+/// An option that is not passed on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} {reason}")]
 pub struct RefusedOption {
     /// As the client wrote it.
     pub name: String,
-    /// Continues a sentence that begins with the name.
+    /// The rest of a sentence that starts with the name.
     pub reason: String,
 }
 
-/// The options that are passed on. Those without a value are left out, and so are those that ask for what happens
-/// anyway: some clients send them with every request.
+/// The options that are passed on. Null values are left out, and so are values that ask for the default behaviour:
+/// some clients send them with every request.
 pub fn accept_options(options: Map<String, Value>) -> Result<Map<String, Value>, RefusedOption> {
     let mut accepted = Map::new();
     for (name, value) in options {
@@ -54,7 +53,7 @@ pub fn accept_options(options: Map<String, Value>) -> Result<Map<String, Value>,
             continue;
         }
         if !PASSED.contains(&name.as_str()) {
-            return refused("is not an option that is passed on to models".to_owned());
+            return refused("is not supported".to_owned());
         }
         if LIMITS.contains(&name.as_str()) && value.as_u64().is_none_or(|tokens| tokens == 0) {
             return refused("must be a whole number of at least 1".to_owned());
@@ -90,12 +89,12 @@ mod tests {
         assert_eq!(accept(known.clone()), Ok(known));
         for name in ["models", "provider", "plugins", "functions", "web_search_options", "model", "stream"] {
             let refused = accept(json!({name: ["x"]})).unwrap_err();
-            assert_eq!(refused, format!("{name} is not an option that is passed on to models"));
+            assert_eq!(refused, format!("{name} is not supported"));
         }
     }
 
     #[test]
-    fn what_happens_anyway_may_be_asked_for() {
+    fn options_with_default_values_are_accepted() {
         let defaults = json!({"n": 1, "logprobs": false, "top_logprobs": 0, "store": false,
             "modalities": ["text"], "service_tier": "auto", "seed": null, "provider": null});
         assert_eq!(accept(defaults), Ok(json!({})));

@@ -13,29 +13,21 @@ use super::{Arrived, Model, ModelStream};
 /// What one call does, step by step.
 pub type Script = Vec<Step>;
 
-/// One step of a call.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Says something.
     Say(String),
-    /// Asks for a tool.
+    /// Calls a tool.
     Call {
-        /// Names the call.
         id: String,
-        /// Which tool.
         name: String,
-        /// Its arguments.
         input: Value,
     },
-    /// Does nothing for a while.
     Wait(Duration),
-    /// Breaks.
     Fail(Failure),
-    /// Is done.
     Finish,
 }
 
-/// Plays one script per call, then the last one again and again.
+/// Plays one script per call, and then repeats the last one.
 #[derive(Debug)]
 pub struct ScriptedModel {
     scripts: Mutex<Vec<Script>>,
@@ -43,12 +35,11 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// A model with these scripts.
     pub fn new(scripts: Vec<Script>) -> ScriptedModel {
         ScriptedModel { scripts: Mutex::new(scripts), calls: AtomicUsize::new(0) }
     }
 
-    /// A model that always says these words, a pause before each.
+    /// A model that always says these words, with a pause before each.
     pub fn saying(words: &[&str], pause: Duration) -> ScriptedModel {
         let mut script: Script = Vec::new();
         for word in words {
@@ -59,7 +50,6 @@ impl ScriptedModel {
         ScriptedModel::new(vec![script])
     }
 
-    /// How often it was called.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
@@ -68,7 +58,7 @@ impl ScriptedModel {
 impl Model for ScriptedModel {
     fn call(&self, _context: Context) -> ModelStream {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
-        let scripts = self.scripts.lock().expect("no test panics while it holds this");
+        let scripts = self.scripts.lock().expect("no test panics while it holds the lock");
         let script = scripts.get(call).or(scripts.last()).cloned().unwrap_or_default();
         unfold(script.into_iter(), |mut steps| async move {
             loop {

@@ -1,4 +1,4 @@
-//! Answers that begin well: 200, and then something else.
+//! Responses that start with a 200 and then go wrong.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn error(kind: Kind, of: &str) -> String {
 }
 
 #[tokio::test]
-async fn g11_an_error_after_a_200_is_tried_again_unless_it_says_that_this_is_useless() {
+async fn g11_an_error_after_a_200_is_retried_unless_it_says_that_this_is_useless() {
     let cases = [
         (r#"{"code":502,"message":"no"}"#, "upstream_failed", 3),
         (r#"{"type":"overloaded_error","message":"no"}"#, "upstream_failed", 3),
@@ -33,13 +33,13 @@ async fn g11_an_error_after_a_200_is_tried_again_unless_it_says_that_this_is_use
             let body = events(&format!("{}{}", says(kind, "Hé"), error(kind, of)));
             let outcome = bench.run(vec![vec![Act::Send(body)]]).await;
             assert_eq!(outcome.told(), (code, "Hé", calls), "{kind:?} {of}");
-            assert_eq!(outcome.error, "upstream broke off: no");
+            assert_eq!(outcome.error, "upstream failed: no");
         }
     }
 }
 
 #[tokio::test]
-async fn what_cannot_be_understood_is_tried_again() {
+async fn an_invalid_stream_is_retried() {
     let bad_text = {
         let mut bytes = events(&says(Kind::OpenAi, "H"));
         let place = bytes.windows(2).rposition(|window| window == b"H\"").unwrap();
@@ -76,7 +76,7 @@ async fn a_line_of_64_mib_is_refused_before_it_is_read() {
         let outcome = bench.run(vec![script]).await;
         assert_eq!(outcome.told(), ("upstream_failed", "", 3));
         assert!(outcome.error.contains("more than 1048576 bytes"), "{}", outcome.error);
-        // What both systems hold for the connection is sent; the rest finds nobody who would take it.
+        // Only what fits into the socket buffers is sent; the rest is never read.
         let sent = bench.upstream.sent();
         assert!(sent.iter().all(|sent| *sent < 32 * MIB), "{sent:?}");
     }
@@ -96,18 +96,22 @@ async fn an_endless_answer_ends_at_its_limit() {
 }
 
 #[tokio::test]
-async fn what_follows_the_end_is_not_read() {
+async fn data_after_the_end_is_not_read() {
     for kind in KINDS {
         let bench = Bench::new(kind).await;
         let body = format!("{}{}{}", words(kind), says(kind, "more"), error(kind, "\"late\""));
         assert_eq!(bench.run(vec![vec![Act::Send(chunked(&body, 4096))]]).await.told(), ("stop", "Héllo", 1));
         let hanging = vec![Act::Send(events(&words(kind))), Act::Hang];
-        assert_eq!(bench.run(vec![hanging]).await.told(), ("stop", "Héllo", 1), "nobody waits for the close");
+        assert_eq!(
+            bench.run(vec![hanging]).await.told(),
+            ("stop", "Héllo", 1),
+            "the engine does not wait for the close"
+        );
     }
 }
 
 #[tokio::test]
-async fn an_answer_without_words_is_an_answer() {
+async fn an_answer_without_text_completes() {
     for kind in KINDS {
         let outcome = Bench::new(kind).await.run(vec![vec![Act::Send(events(&ends(kind)))]]).await;
         assert_eq!(outcome.told(), ("stop", "", 1));
@@ -115,7 +119,7 @@ async fn an_answer_without_words_is_an_answer() {
 }
 
 #[tokio::test]
-async fn junk_after_the_finish_reason_takes_nothing_away() {
+async fn invalid_data_after_the_finish_reason_is_ignored() {
     const MIB: usize = 1024 * 1024;
     for kind in KINDS {
         let bench = Bench::new(kind).await;
@@ -174,7 +178,7 @@ async fn i20_arguments_nested_too_deep_are_kept_as_text_and_can_be_read() {
 }
 
 #[tokio::test]
-async fn what_a_broken_attempt_cost_is_told() {
+async fn token_counts_of_a_failed_attempt_are_recorded() {
     for kind in KINDS {
         let bench = Bench::new(kind).await;
         let usage = match kind {

@@ -1,4 +1,4 @@
-//! An engine with a memory store, a model of either kind behind an address, and a look at the log.
+//! An engine with a memory store and a model of either kind, and checks of the resulting log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use outlast_store::MemoryStore;
 
 use crate::server::{Script, Upstream};
 
-/// An impatient bench calls so much silence a failure.
+/// The idle timeout of an impatient bench.
 pub(crate) const IDLE: Duration = Duration::from_millis(600);
-/// The others wait for longer than any machine is busy.
+/// The idle timeout of the others: longer than a busy machine ever takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which vendor's words the upstream speaks.
+/// Which vendor's API the upstream implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     OpenAi,
@@ -32,16 +32,16 @@ pub(crate) struct Bench {
     pub(crate) upstream: Upstream,
 }
 
-/// What came of a generation.
+/// How a generation ended.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) entries: Vec<Entry>,
     pub(crate) end_reason: String,
     pub(crate) error: String,
-    /// What stands there at the end.
+    /// The final text.
     pub(crate) text: String,
     pub(crate) tools: Vec<String>,
-    /// Read and written, all attempts together.
+    /// Input and output tokens of all attempts together.
     pub(crate) tokens: (u64, u64),
     pub(crate) calls: usize,
     pub(crate) retracted: usize,
@@ -52,7 +52,7 @@ impl Bench {
         Bench::with(kind, Settings { upstream_idle: PATIENCE, ..Settings::default() }, BTreeMap::new()).await
     }
 
-    /// Its model may be silent for a moment only, whatever holds for the rest.
+    /// Its model has a short idle timeout, whatever the common setting is.
     pub(crate) async fn impatient(kind: Kind) -> Bench {
         let settings = Settings { upstream_idle: Duration::from_secs(3600), ..Settings::default() };
         let idle = BTreeMap::from([("default".to_owned(), IDLE)]);
@@ -63,7 +63,7 @@ impl Bench {
         Bench::made(kind, settings, headers, BTreeMap::new()).await
     }
 
-    /// The retries of these settings are made at once.
+    /// With these settings, retries happen without delay.
     async fn made(
         kind: Kind,
         settings: Settings,
@@ -100,13 +100,13 @@ impl Bench {
         self.engine.start(&user(), request).await.unwrap()
     }
 
-    /// Runs a generation to its end and checks what holds for every one.
+    /// Runs a generation to its end and checks what must hold for every one.
     pub(crate) async fn run(&self, scripts: Vec<Script>) -> Outcome {
         let started = self.start(scripts).await;
         self.outcome(&started).await
     }
 
-    /// What stands there now.
+    /// The current text.
     pub(crate) async fn said(&self, started: &Started) -> String {
         let document = self.engine.generation(&user(), &started.generation).await.unwrap();
         plain_text(document.parts())
@@ -138,8 +138,8 @@ impl Bench {
 }
 
 impl Outcome {
-    /// No hole, one end and it is last, no more than 1 + 2 calls and each recorded, and nothing that was
-    /// shown is lost: what readers put together is what is stored.
+    /// No gaps, one end and it is last, at most 1 + 2 calls and each recorded, and nothing that was shown is lost:
+    /// the text that a reader assembles from the log equals the stored text.
     fn check(&self) {
         let seqs: Vec<Seq> = self.entries.iter().map(|entry| entry.seq).collect();
         assert!(seqs.windows(2).all(|pair| pair[1] == pair[0].next()), "{seqs:?}");
@@ -151,7 +151,7 @@ impl Outcome {
         assert_eq!(self.shown(), (self.text.clone(), self.tools.clone()));
     }
 
-    /// What a reader of the log has put together at its end.
+    /// What a reader of the log has assembled at the end.
     fn shown(&self) -> (String, Vec<String>) {
         let mut shown: Vec<(MessageId, Part)> = Vec::new();
         for entry in &self.entries {

@@ -1,4 +1,4 @@
-//! Connections are kept between calls, and used again only while they are good.
+//! Connections are kept between calls, and reused only while they are open.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn the_next_call_opens_no_connection() {
 }
 
 #[tokio::test]
-async fn a_connection_whose_end_comes_late_is_kept_too() {
+async fn a_connection_whose_body_ends_late_is_kept_too() {
     for kind in KINDS {
         let bench = Bench::new(kind).await;
         let mut bytes = kept(&words(kind));
@@ -39,7 +39,7 @@ async fn a_connection_whose_end_comes_late_is_kept_too() {
 }
 
 #[tokio::test]
-async fn a_connection_that_the_upstream_has_closed_is_not_used_again() {
+async fn a_connection_that_the_upstream_has_closed_is_not_reused() {
     let bench = Bench::new(Kind::OpenAi).await;
     for calls in 1..4 {
         let script = vec![Act::Send(kept(&words(Kind::OpenAi))), Act::HangUp];

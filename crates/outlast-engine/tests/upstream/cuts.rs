@@ -1,16 +1,16 @@
-//! Connections that end where they should not.
+//! Connections that end too early.
 
 use crate::bench::{Bench, KINDS, Kind};
 use crate::server::{Act, chunked, document, events};
 use crate::streams::{calls, ends, reason, says, words};
 
-/// The answer that is cut: words, a call of a tool, and the end.
+/// The answer that is cut: text, a tool call, and the end.
 fn answer(kind: Kind) -> String {
     format!("{}{}{}{}", says(kind, "Hé"), says(kind, "llo"), calls(kind), ends(kind))
 }
 
-/// Cuts the first attempt after every byte, in the given way; the second is whole. Whatever was shown of the
-/// first, the answer stands there once.
+/// Cuts the first attempt after every byte, in the given way. The second is complete. Whatever was shown of the
+/// first, the final text has the answer once.
 async fn cut_everywhere(kind: Kind, bytes: &[u8], last: Option<Act>, complete_from: usize) {
     let bench = Bench::new(kind).await;
     let whole = vec![Act::Send(bytes.to_vec())];
@@ -33,7 +33,7 @@ fn complete_from(bytes: &[u8], kind: Kind) -> usize {
 }
 
 #[tokio::test]
-async fn an_early_end_after_every_byte_is_tried_again() {
+async fn an_early_end_after_every_byte_is_retried() {
     for kind in KINDS {
         let bytes = events(&answer(kind));
         cut_everywhere(kind, &bytes, None, complete_from(&bytes, kind)).await;
@@ -41,15 +41,15 @@ async fn an_early_end_after_every_byte_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_reset_after_every_byte_is_tried_again() {
+async fn a_reset_after_every_byte_is_retried() {
     for kind in KINDS {
         let body = answer(kind);
         let whole = vec![Act::Send(chunked(&body, body.len()))];
         let bench = Bench::new(kind).await;
         let bytes = chunked(&body, body.len());
         for cut in 0..bytes.len() {
-            // Whether the reset overtakes what was sent before it is up to the system: the number of calls
-            // is not known, but what stands there at the end is.
+            // The operating system decides whether the reset overtakes data sent before it. So the number of calls
+            // varies, but the final text does not.
             let first = vec![Act::Send(bytes[..cut].to_vec()), Act::Reset];
             let outcome = bench.run(vec![first, whole.clone()]).await;
             let at = format!("{kind:?} reset at {cut} of {}", bytes.len());
@@ -61,18 +61,18 @@ async fn a_reset_after_every_byte_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_reset_that_does_not_stop_ends_after_three_attempts_and_keeps_the_last_words() {
+async fn repeated_resets_end_after_three_attempts_and_keep_the_last_text() {
     for kind in KINDS {
         let bench = Bench::new(kind).await;
         let pause = std::time::Duration::from_millis(30);
         let script = vec![Act::Send(events(&says(kind, "Hé"))), Act::Wait(pause), Act::Reset];
         let outcome = bench.run(vec![script]).await;
         assert_eq!(outcome.told(), ("upstream_failed", "Hé", 3), "{}", outcome.error);
-        assert_eq!(outcome.retracted, 2, "the words of the first two were withdrawn");
+        assert_eq!(outcome.retracted, 2, "the text of the first two was withdrawn");
     }
 }
 
-/// Every attempt is answered like this and none is complete.
+/// Every attempt gets this response, and none is complete.
 async fn never_complete(bytes: impl Fn(Kind) -> Vec<u8>) {
     for kind in KINDS {
         let outcome = Bench::new(kind).await.run(vec![vec![Act::Send(bytes(kind))]]).await;
@@ -81,7 +81,7 @@ async fn never_complete(bytes: impl Fn(Kind) -> Vec<u8>) {
 }
 
 #[tokio::test]
-async fn a_truncated_chunked_encoding_is_tried_again() {
+async fn truncated_chunked_encoding_is_retried() {
     never_complete(|kind| {
         let whole = chunked(&says(kind, "Hé"), 7);
         whole[..whole.len() - b"0\r\n\r\n".len()].to_vec()
@@ -90,7 +90,7 @@ async fn a_truncated_chunked_encoding_is_tried_again() {
 }
 
 #[tokio::test]
-async fn broken_chunked_encoding_is_tried_again() {
+async fn broken_chunked_encoding_is_retried() {
     never_complete(|kind| {
         let mut bytes = chunked(&says(kind, "Hé"), 4096);
         bytes.truncate(bytes.len() - b"0\r\n\r\n".len());
@@ -101,7 +101,7 @@ async fn broken_chunked_encoding_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_length_that_is_too_large_is_tried_again() {
+async fn a_length_that_is_too_large_is_retried() {
     never_complete(|kind| {
         let body = says(kind, "Hé");
         let length = body.len() + 100;
@@ -113,7 +113,7 @@ async fn a_length_that_is_too_large_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_length_that_is_too_small_is_tried_again() {
+async fn a_length_that_is_too_small_is_retried() {
     never_complete(|kind| {
         let shown = says(kind, "Hé");
         let body = format!("{shown}{}", ends(kind));
@@ -126,7 +126,7 @@ async fn a_length_that_is_too_small_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_connection_that_closes_before_it_answers_is_tried_again() {
+async fn a_connection_that_closes_without_a_response_is_retried() {
     for kind in KINDS {
         let bench = Bench::new(kind).await;
         let whole = vec![Act::Send(document(200, "", &words(kind)))];
@@ -135,7 +135,7 @@ async fn a_connection_that_closes_before_it_answers_is_tried_again() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_is_not_there_is_tried_again() {
+async fn an_unreachable_upstream_is_retried() {
     let bench = Bench::new(Kind::OpenAi).await;
     let Bench { engine, upstream } = bench;
     drop(upstream); // its address is free now

@@ -1,4 +1,4 @@
-//! Upstreams that answer before they have read the whole request.
+//! Upstreams that respond before they have read the whole request.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use tokio::net::TcpListener;
 use crate::bench::Kind;
 use crate::streams::{ends, says};
 
-/// More than the buffers of a connection hold.
+/// More than fits into the buffers of a connection.
 const LONG_BYTES: usize = 32 * 1024 * 1024;
 
-/// What the upstream does after its first words.
+/// What the upstream does after the head of its response.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Then {
     Leaves,
@@ -22,7 +22,7 @@ enum Then {
     ReadsOn,
 }
 
-/// What comes of a long request to an upstream that sends `head` after the first bytes and `tail` at the end.
+/// The result of a long request to an upstream that sends `head` after the first bytes and `tail` at the end.
 async fn asked(head: String, tail: String, then: Then) -> Result<String, Failure> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let model = OpenAiModel::new(UpstreamSettings {
@@ -59,16 +59,16 @@ async fn asked(head: String, tail: String, then: Then) -> Result<String, Failure
 }
 
 #[tokio::test]
-async fn a_refusal_before_the_request_is_read_is_heard() {
+async fn a_refusal_before_the_request_was_read_is_understood() {
     let refused = "HTTP/1.1 413 Content Too Large\r\ncontent-length: 8\r\n\r\ntoo long";
     for then in [Then::Stays, Then::Leaves] {
         let failure = asked(refused.into(), String::new(), then).await.unwrap_err();
-        assert_eq!(failure.message, "upstream answered 413: too long", "{then:?}");
+        assert_eq!(failure.message, "upstream responded with 413: too long", "{then:?}");
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_begins_before_the_request_is_read_is_heard_out() {
+async fn an_answer_that_starts_before_the_request_was_read_is_complete() {
     let (head, tail) =
         (says(Kind::OpenAi, "Hé"), format!("{}{}", says(Kind::OpenAi, "llo"), ends(Kind::OpenAi)));
     let length = head.len() + tail.len();

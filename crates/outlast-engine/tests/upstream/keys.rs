@@ -1,4 +1,4 @@
-//! Keys go to the upstream and nowhere else, also when it says them back.
+//! Keys go to the upstream and nowhere else, even if it repeats them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -10,7 +10,7 @@ use crate::bench::{Bench, KINDS, Kind};
 use crate::server::{Act, document, events};
 use crate::streams::{event, says};
 
-/// The key of every bench.
+/// The API key of every bench.
 pub(crate) const KEY: &str = "sk-canary-7f3a9c5e1b";
 /// A second one, in a header.
 const HEADER: &str = "canary-header-2d8b6f";
@@ -30,7 +30,7 @@ impl Write for Log {
     }
 }
 
-/// Ways in which an upstream can say a key back.
+/// Ways in which an upstream can repeat a key.
 fn echoes(kind: Kind, key: &str) -> Vec<Vec<u8>> {
     let far = "x".repeat(490);
     let named = match kind {
@@ -56,7 +56,7 @@ fn echoes(kind: Kind, key: &str) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn i14_a_key_that_the_upstream_says_back_is_in_no_event_error_or_log_line() {
+async fn i14_a_key_that_the_upstream_repeats_is_in_no_event_error_or_log_line() {
     let log = Log::default();
     let written = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -64,7 +64,7 @@ async fn i14_a_key_that_the_upstream_says_back_is_in_no_event_error_or_log_line(
         .with_writer(move || written.clone())
         .finish();
     let _logging = tracing::subscriber::set_default(subscriber);
-    tracing::info!("the log is looked at");
+    tracing::info!("logging works");
     for kind in KINDS {
         let headers = BTreeMap::from([("x-team".to_owned(), Secret::new(format!("Token {HEADER}")))]);
         let bench = Bench::with(kind, Settings::default(), headers).await;
@@ -72,7 +72,7 @@ async fn i14_a_key_that_the_upstream_says_back_is_in_no_event_error_or_log_line(
             for echo in echoes(kind, key) {
                 let outcome = bench.run(vec![vec![Act::Send(echo.clone())]]).await;
                 let sent = bench.upstream.requests().concat();
-                assert!(sent.contains(KEY) && sent.contains(HEADER), "they do go to the upstream");
+                assert!(sent.contains(KEY) && sent.contains(HEADER), "both are sent to the upstream");
                 let told = format!("{outcome:?}");
                 let encoded: Vec<u8> = outcome.entries.iter().flat_map(outlast_core::encode).collect();
                 for text in [told, String::from_utf8(encoded).unwrap()] {
@@ -82,7 +82,7 @@ async fn i14_a_key_that_the_upstream_says_back_is_in_no_event_error_or_log_line(
         }
     }
     let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert!(logged.contains("the log is looked at") && !logged.contains("canary"), "{logged}");
+    assert!(logged.contains("logging works") && !logged.contains("canary"), "{logged}");
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
-//! Upstreams that misbehave, at the level of bytes: a raw server plays what it is told, and the engine with a
-//! store is asked what came of it. Each row of the table in docs/models.md is one of these tests.
+//! Upstreams that misbehave, at the level of bytes: a raw server plays a script, and the tests check what the
+//! engine recorded. Each row of the table in docs/models.md is one of these tests.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test ends where it fails")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test may panic")]
 
 mod answers;
 mod bench;
@@ -18,7 +18,7 @@ mod statuses;
 mod streams;
 
 #[test]
-fn every_test_that_the_table_in_the_documents_names_is_here() {
+fn every_test_in_the_table_of_the_docs_exists() {
     let here = env!("CARGO_MANIFEST_DIR");
     let table = std::fs::read_to_string(format!("{here}/../../docs/models.md")).unwrap();
     let table = table.split("## What happens when an upstream misbehaves").nth(1).unwrap();

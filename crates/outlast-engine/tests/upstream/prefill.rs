@@ -1,4 +1,4 @@
-//! A model that goes on from the last word: what was shown stays and is shown once.
+//! A model that continues a partial answer: the text is kept, and shown once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::bench::{Bench, KINDS, Kind};
 use crate::server::{Act, events};
 use crate::streams::{ends, says};
 
-/// The last message that the upstream was given: who speaks, and what.
+/// The role and text of the last message in a request.
 fn last_message(request: &str) -> (String, String) {
     let (_, body) = request.split_once("\r\n\r\n").unwrap();
     let body: Value = serde_json::from_str(body).unwrap();
@@ -26,7 +26,7 @@ async fn prefilled(kind: Kind) -> Bench {
 }
 
 #[tokio::test]
-async fn g11_an_answer_that_breaks_goes_on_from_its_last_word() {
+async fn g11_with_prefill_a_failed_answer_continues_from_its_last_word() {
     for kind in KINDS {
         let bench = prefilled(kind).await;
         let breaks = |text: &str| vec![Act::Send(events(&says(kind, text)))];
@@ -41,7 +41,7 @@ async fn g11_an_answer_that_breaks_goes_on_from_its_last_word() {
 }
 
 #[tokio::test]
-async fn g11_without_it_the_answer_begins_anew() {
+async fn g11_without_prefill_a_failed_answer_starts_over() {
     for kind in KINDS {
         let bench = Bench::new(kind).await;
         let breaks = vec![Act::Send(events(&says(kind, "The cat")))];

@@ -1,5 +1,5 @@
-//! An upstream that misbehaves by seed: it cuts, splits, repeats, drops, flips and inserts bytes anywhere, of
-//! either vendor's answers. A seed decides everything; `OUTLAST_SEED=17` repeats one, `OUTLAST_SEEDS=100000`
+//! An upstream that misbehaves at random: it cuts, splits, repeats, drops, flips and inserts bytes anywhere in
+//! either vendor's responses. A seed determines everything; `OUTLAST_SEED=17` repeats one, `OUTLAST_SEEDS=100000`
 //! tries more than usual.
 
 use std::time::Duration;
@@ -8,9 +8,9 @@ use crate::bench::{Bench, KINDS, Kind};
 use crate::server::{Act, Script, chunked, document, events};
 use crate::streams::{calls, ends, says};
 
-/// How many seeds an ordinary run tries.
+/// The number of seeds in a normal run.
 const SEEDS: u64 = 600;
-/// Longer than any answer of this upstream takes on a busy machine.
+/// Longer than any response of this upstream takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const TEXT: &str = "Héllo";
 const TOOL: &str = r#"t1 look {"at":"é"}"#;
@@ -26,14 +26,14 @@ impl Dice {
         usize::try_from((mixed ^ (mixed >> 31)) % sides as u64).unwrap()
     }
 
-    /// A place in `length` bytes, and how many from there, a few at most.
+    /// A short random range within `length` bytes.
     fn piece(&mut self, length: usize) -> std::ops::Range<usize> {
         let start = self.roll(length);
         start..(start + 1 + self.roll(8)).min(length)
     }
 }
 
-/// What one call is answered with, and whether the words in it are still the model's.
+/// The response to one call, and whether its text is still unchanged.
 fn misbehave(kind: Kind, dice: &mut Dice) -> (Script, bool) {
     let mut faithful = true;
     let separator = [": keep alive\n\n", "", "\n", "event: unknown\ndata: {}\n\n"][dice.roll(4)];
@@ -101,7 +101,7 @@ async fn one(kind: Kind, bench: &Bench, seed: u64) -> bool {
 }
 
 #[tokio::test]
-async fn whatever_an_upstream_does_by_seed_there_is_one_end_and_nothing_shown_is_lost() {
+async fn whatever_an_upstream_does_there_is_one_end_and_nothing_shown_is_lost() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().unwrap());
     let seeds = match number("OUTLAST_SEED") {
         Some(seed) => seed..seed + 1,
@@ -113,6 +113,6 @@ async fn whatever_an_upstream_does_by_seed_there_is_one_end_and_nothing_shown_is
         let which = usize::try_from(seed % 2).unwrap();
         complete += u64::from(one(KINDS[which], &benches[which], seed).await);
     }
-    // Where everything fails, or nothing, little is proved.
+    // If everything fails, or nothing, the test proves little.
     assert!(total < 100 || (complete > total / 4 && complete < total), "{complete} of {total}");
 }

@@ -1,4 +1,4 @@
-//! A server that knows no HTTP: it reads a request to its end and then does what its script says.
+//! A raw TCP server: it reads a request to its end and then plays its script.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,20 +9,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// One thing that the upstream does.
 #[derive(Clone, Debug)]
 pub(crate) enum Act {
-    /// Sends this at once.
+    /// Sends these bytes at once.
     Send(Vec<u8>),
-    /// Sends this byte by byte, each in a packet of its own.
+    /// Sends these bytes one by one, each in a separate packet.
     Drip(Vec<u8>),
-    /// Sends this again and again, at most so often, until the client leaves.
+    /// Sends these bytes repeatedly, at most this many times, until the client disconnects.
     Repeat(Vec<u8>, usize),
     /// Is silent for a while.
     Wait(Duration),
-    /// Is silent until the client leaves.
+    /// Is silent until the client disconnects.
     Hang,
-    /// Breaks the connection.
+    /// Resets the connection.
     Reset,
     /// Closes the connection and waits until the client has closed it too.
     HangUp,
@@ -30,7 +29,7 @@ pub(crate) enum Act {
     Keep,
 }
 
-/// What one call is answered with. When it is played, the connection is closed.
+/// The response to one call. The connection is closed after it.
 pub(crate) type Script = Vec<Act>;
 
 pub(crate) struct Upstream {
@@ -50,7 +49,7 @@ struct State {
 struct Play {
     scripts: Vec<Script>,
     requests: Vec<String>,
-    /// How many bytes of each call's script were taken by the client and its system.
+    /// How many bytes of each call's script the client or its socket buffers accepted.
     sent: Vec<usize>,
     left_at: Option<Instant>,
 }
@@ -77,17 +76,17 @@ impl Upstream {
         Upstream { base_url, state, serving }
     }
 
-    /// From now on: one script for each call, then the last again and again.
+    /// Sets one script for each call. The last one is repeated.
     pub(crate) fn play(&self, scripts: Vec<Script>) {
         *self.state.play.lock().unwrap() = Play { scripts, ..Play::default() };
     }
 
-    /// The requests since then, head and body.
+    /// The requests since the last `play`, head and body.
     pub(crate) fn requests(&self) -> Vec<String> {
         self.state.play.lock().unwrap().requests.clone()
     }
 
-    /// How many connections were opened in all.
+    /// The total number of connections opened.
     pub(crate) fn connections(&self) -> usize {
         self.state.connections.load(Ordering::Relaxed)
     }
@@ -96,7 +95,7 @@ impl Upstream {
         self.state.play.lock().unwrap().sent.clone()
     }
 
-    /// When a client left that was kept waiting.
+    /// When a waiting client disconnected.
     pub(crate) async fn left(&self) -> Instant {
         loop {
             let notified = self.state.left.notified();
@@ -124,7 +123,7 @@ async fn answer(mut stream: TcpStream, state: Arc<State>) {
     }
 }
 
-/// Plays one script, and says whether the connection is kept.
+/// Plays one script. Returns whether the connection is kept.
 async fn play(stream: &mut TcpStream, state: &State, request: String) -> bool {
     let (call, script) = {
         let mut play = state.play.lock().unwrap();
@@ -160,7 +159,7 @@ async fn play(stream: &mut TcpStream, state: &State, request: String) -> bool {
             }
             Act::Wait(pause) => tokio::time::sleep(pause).await,
             Act::Hang => {
-                // Nothing more comes from the client: what can be read is its leaving.
+                // The client sends nothing more, so the socket becomes readable when it disconnects.
                 stream.readable().await.ok();
                 state.leave();
             }
@@ -199,18 +198,18 @@ async fn read_request(stream: &mut TcpStream) -> Option<String> {
     }
 }
 
-/// An answer that ends with its connection.
+/// A response that ends with its connection.
 pub(crate) fn events(body: &str) -> Vec<u8> {
     [b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n", body.as_bytes()]
         .concat()
 }
 
-/// An answer in HTTP's own chunks, after which the connection is closed.
+/// A response in chunked encoding, after which the connection is closed.
 pub(crate) fn chunked(body: &str, size: usize) -> Vec<u8> {
     with_chunks("connection: close\r\n", body, size)
 }
 
-/// An answer in HTTP's own chunks, after which the connection may be kept.
+/// A response in chunked encoding, after which the connection may be kept.
 pub(crate) fn kept(body: &str) -> Vec<u8> {
     with_chunks("", body, body.len())
 }
@@ -229,7 +228,7 @@ fn with_chunks(headers: &str, body: &str, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// An answer of a known length, after which the connection is closed.
+/// A response of a known length, after which the connection is closed.
 pub(crate) fn document(status: u16, headers: &str, body: &str) -> Vec<u8> {
     let headers = format!("{headers}connection: close\r\ncontent-length: {}\r\n", body.len());
     format!("HTTP/1.1 {status} Whatever\r\n{headers}\r\n{body}").into_bytes()

@@ -1,4 +1,4 @@
-//! Upstreams that say nothing: before the head, in the middle of a token, in the middle of a character.
+//! Upstreams that go silent: before the head, in the middle of a token, in the middle of a character.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::server::{Act, events};
 use crate::streams::{calls, ends, event, reason, says, words};
 
 #[tokio::test]
-async fn silence_is_tried_again_and_ends_as_timed_out() {
+async fn silence_is_retried_and_ends_as_timed_out() {
     for kind in KINDS {
         let said = events(&says(kind, "Hé"));
         let in_a_token = said[..said.len() - 10].to_vec();
@@ -41,14 +41,14 @@ async fn silence_is_tried_again_and_ends_as_timed_out() {
                 "{}",
                 outcome.error
             );
-            assert!(began.elapsed() >= 3 * IDLE, "{place}: each attempt had its time");
+            assert!(began.elapsed() >= 3 * IDLE, "{place}: an attempt ended before its timeout");
         });
         join_all(each).await;
     }
 }
 
 #[tokio::test]
-async fn an_upstream_that_wakes_up_in_time_is_waited_for() {
+async fn a_slow_upstream_within_the_timeout_is_waited_for() {
     for kind in KINDS {
         let bench = Bench::impatient(kind).await;
         let pause = Act::Wait(IDLE / 3);
@@ -67,27 +67,27 @@ async fn an_upstream_that_wakes_up_in_time_is_waited_for() {
         assert_eq!(
             bench.run(vec![script]).await.told(),
             ("stop", "Héllo", 1),
-            "longer than the limit in all"
+            "longer than the timeout in total"
         );
     }
 }
 
 #[tokio::test]
-async fn b4_the_limit_of_the_model_goes_before_the_limit_of_all() {
-    // The limit of all would let this hang for an hour.
+async fn b4_the_timeout_of_a_model_overrides_the_common_one() {
+    // With the common timeout this would hang for an hour.
     let bench = Bench::impatient(Kind::OpenAi).await;
     let outcome = bench.run(vec![vec![Act::Hang], vec![Act::Send(events(&words(Kind::OpenAi)))]]).await;
     assert_eq!(outcome.told(), ("stop", "Héllo", 2));
 }
 
 #[tokio::test]
-async fn an_upstream_that_hangs_after_its_finish_reason_has_answered() {
+async fn an_upstream_that_hangs_after_its_finish_reason_is_complete() {
     for kind in KINDS {
         let body = events(&format!("{}{}{}", says(kind, "Hé"), calls(kind), reason(kind)));
         let silent = vec![Act::Send(body.clone()), Act::Hang];
         let comments = vec![Act::Send(b": alive\n\n".to_vec()), Act::Wait(IDLE / 6)];
         let alive = [vec![Act::Send(body)], vec![comments; 100].concat()].concat();
-        // For one the limit of silence is shorter than what an end is waited for, for the other longer.
+        // One has an idle timeout shorter than the wait after a finish reason, the other a longer one.
         let each = [(Bench::impatient(kind).await, silent.clone()), (Bench::new(kind).await, silent)]
             .into_iter()
             .chain([(Bench::new(kind).await, alive)])
@@ -104,7 +104,7 @@ async fn an_upstream_that_hangs_after_its_finish_reason_has_answered() {
 }
 
 #[tokio::test]
-async fn what_an_answer_cost_is_waited_for_after_its_finish_reason() {
+async fn token_counts_after_the_finish_reason_are_waited_for() {
     for kind in KINDS {
         let bench = Bench::impatient(kind).await;
         let usage = match kind {

@@ -1,4 +1,4 @@
-//! Answers that are none: statuses, redirects, and how long to wait.
+//! Error statuses, redirects, and how long to wait.
 
 use outlast_core::{Entry, Event};
 
@@ -15,7 +15,7 @@ fn refusal(kind: Kind, status: u16, headers: &str, error: &str) -> Act {
 }
 
 #[tokio::test]
-async fn g11_what_may_pass_is_tried_again() {
+async fn g11_transient_statuses_are_retried() {
     for kind in KINDS {
         let bench = Bench::new(kind).await;
         let whole = vec![Act::Send(events(&words(kind)))];
@@ -26,13 +26,13 @@ async fn g11_what_may_pass_is_tried_again() {
             let outcome = bench.run(vec![failing]).await;
             let code = if status == 429 { "upstream_rate_limited" } else { "upstream_failed" };
             assert_eq!(outcome.told(), (code, "", 3), "{kind:?} {status}");
-            assert_eq!(outcome.error, format!("upstream answered {status}: later"));
+            assert_eq!(outcome.error, format!("upstream responded with {status}: later"));
         }
     }
 }
 
 #[tokio::test]
-async fn g11_what_would_fail_again_is_not_tried_again() {
+async fn g11_permanent_statuses_are_not_retried() {
     let cases = [
         (400, "bad temperature", "upstream_invalid_request"),
         (401, "no such key", "upstream_invalid_request"),
@@ -62,12 +62,12 @@ async fn a_redirect_is_not_followed() {
             let outcome = bench.run(vec![vec![Act::Send(document(status, &to, ""))]]).await;
             assert_eq!(outcome.told(), ("upstream_invalid_request", "", 1));
         }
-        assert!(other.upstream.requests().is_empty(), "the key would have gone to a stranger");
+        assert!(other.upstream.requests().is_empty(), "the key would have been sent to another host");
     }
 }
 
 #[tokio::test]
-async fn an_answer_nobody_can_read_is_not_tried_again() {
+async fn an_unreadable_response_is_not_retried() {
     for kind in KINDS {
         let bench = Bench::new(kind).await;
         let cases = [
@@ -84,13 +84,13 @@ async fn an_answer_nobody_can_read_is_not_tried_again() {
         }
         assert!(
             !bench.upstream.requests()[0].to_lowercase().contains("accept-encoding"),
-            "nothing was asked for"
+            "no compression was requested"
         );
     }
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_tried_again() {
+async fn a_response_that_is_not_http_is_retried() {
     for kind in KINDS {
         let bench = Bench::new(kind).await;
         let huge = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "y".repeat(2 * 1024 * 1024));
@@ -101,7 +101,7 @@ async fn what_is_not_http_is_tried_again() {
     }
 }
 
-/// How long the first retry waits when the upstream says this.
+/// How long the first retry waits when the response has this header.
 async fn wait_ms(header: &str) -> u64 {
     let bench = Bench::new(Kind::OpenAi).await;
     let started = bench.start(vec![vec![refusal(Kind::OpenAi, 429, header, "slow down")]]).await;
@@ -137,7 +137,7 @@ async fn g11_every_form_of_retry_after_is_honoured_up_to_five_minutes() {
     }
 }
 
-/// That many seconds from now, as HTTP writes it.
+/// The date this many seconds from now, in HTTP's format.
 fn jiff_date(seconds: i64) -> String {
     let then = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
     jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&then).unwrap()

@@ -1,4 +1,4 @@
-//! Streams of both kinds, and their forms on the wire.
+//! Streams of both vendors, and variations on the wire.
 
 use crate::bench::{Bench, KINDS, Kind};
 use crate::server::{Act, chunked, document, events};
@@ -11,7 +11,7 @@ pub(crate) fn event(kind: Kind, data: &str) -> String {
     }
 }
 
-/// Some words of an answer, without its end.
+/// Some text of an answer, without its end.
 pub(crate) fn says(kind: Kind, text: &str) -> String {
     event(
         kind,
@@ -26,7 +26,7 @@ pub(crate) fn says(kind: Kind, text: &str) -> String {
     )
 }
 
-/// A call of a tool, its arguments in two pieces.
+/// A tool call, with its arguments in two pieces.
 pub(crate) fn calls(kind: Kind) -> String {
     let chunks: [&str; 4] = match kind {
         Kind::OpenAi => [
@@ -45,7 +45,7 @@ pub(crate) fn calls(kind: Kind) -> String {
     chunks.map(|chunk| event(kind, chunk)).concat()
 }
 
-/// The chunk with the reason why the model stopped.
+/// The chunk with the finish reason.
 pub(crate) fn reason(kind: Kind) -> String {
     match kind {
         Kind::OpenAi => event(kind, r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#),
@@ -62,7 +62,7 @@ pub(crate) fn ends(kind: Kind) -> String {
     format!("{}{}", reason(kind), event(kind, last))
 }
 
-/// An answer: words with a character of two bytes, and nothing else.
+/// A complete answer of text that has a two-byte character.
 pub(crate) fn words(kind: Kind) -> String {
     format!("{}{}{}", says(kind, "Hé"), says(kind, "llo"), ends(kind))
 }
@@ -108,14 +108,14 @@ async fn a_crlf_split_between_two_packets_is_one_line_end() {
 }
 
 #[tokio::test]
-async fn words_as_a_list_of_parts_are_understood() {
+async fn text_as_a_list_of_parts_is_understood() {
     let parts = r#"[{"type":"text","text":"Hé"},{"type":"thinking","thinking":[]},{"type":"text","text":"l\u006co"}]"#;
     let said = event(Kind::OpenAi, &format!(r#"{{"choices":[{{"delta":{{"content":{parts}}}}}]}}"#));
     is_understood(Kind::OpenAi, events(&format!("{said}{}", ends(Kind::OpenAi))), "parts").await;
 }
 
 #[tokio::test]
-async fn an_answer_as_one_document_is_taken_though_a_stream_was_asked_for() {
+async fn an_answer_as_one_document_is_accepted_although_a_stream_was_requested() {
     let bench = Bench::new(Kind::OpenAi).await;
     let body = r#"{"choices":[{"message":{"role":"assistant","content":"Héllo"},"finish_reason":"stop"}]}"#;
     let answer = document(200, "content-type: application/json; charset=utf-8\r\n", body);

@@ -1,4 +1,4 @@
-//! Compares what the log says with what people were told.
+//! Compares the log with what clients were told.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,8 +48,8 @@ async fn list(store: &MemoryStore, table: Table, conversation: Option<&Conversat
     store.list(query).await.unwrap().documents
 }
 
-/// I3, I11: the log is dense, each generation has one end and nothing after it, and the documents are
-/// what the log adds up to.
+/// I3, I11: the log has no gaps, each generation has one end and nothing after it, and the documents agree with
+/// the log.
 async fn check_log(
     store: &MemoryStore,
     conversation: &Document,
@@ -63,7 +63,7 @@ async fn check_log(
     let mut transcript = Transcript::new(begin);
     let mut ended: BTreeSet<GenerationId> = BTreeSet::new();
     for (index, record) in log.iter().enumerate() {
-        assert_eq!(record.seq, Seq(index as u64 + 1), "the log has a hole");
+        assert_eq!(record.seq, Seq(index as u64 + 1), "the log has a gap");
         let entry = decode(&record.bytes).unwrap();
         assert_eq!(entry.seq, record.seq);
         if let Some(generation) = &entry.generation {
@@ -81,8 +81,8 @@ async fn check_log(
     let mut messages: Vec<Message> = parse(&list(store, Table::Messages, Some(id)).await);
     messages.reverse();
     transcript.messages.sort_by_key(|message| message.seq);
-    assert_eq!(messages, transcript.messages, "I11: the stored messages are not what the log says");
-    assert_eq!(stored, transcript.state.clone(), "I11: the stored state is not what the log says");
+    assert_eq!(messages, transcript.messages, "I11: the stored messages disagree with the log");
+    assert_eq!(stored, transcript.state.clone(), "I11: the stored state disagrees with the log");
     for document in parse::<GenerationDocument>(&list(store, Table::Generations, Some(id)).await) {
         assert!(ended.contains(&document.id), "I10: {} is still {:?}", document.id, document.status);
         check_text(&document, &messages);
@@ -90,7 +90,7 @@ async fn check_log(
     }
 }
 
-/// The model numbers its words: a doubled or missing one shows.
+/// The model numbers its words, so that a duplicate or a gap is noticed.
 fn check_text(document: &GenerationDocument, messages: &[Message]) {
     let said = |message: &&Message| {
         message.generation_id.as_ref() == Some(&document.id) && message.role == outlast_core::Role::Assistant
@@ -105,17 +105,17 @@ fn parse<T: serde::de::DeserializeOwned>(documents: &[Document]) -> Vec<T> {
     documents.iter().map(|document| serde_json::from_str(&document.body).unwrap()).collect()
 }
 
-/// I1: whatever anybody saw is in the log, byte for byte.
+/// I1: whatever a reader saw is in the log, byte for byte.
 fn check_readers(ledger: &Ledger, conversation: &ConversationId, log: &[Record]) {
     let Some(seen) = ledger.seen.get(conversation) else { return };
     for (seq, bytes) in seen {
         let index = usize::try_from(seq.0 - 1).unwrap();
-        let kept = log.get(index).unwrap_or_else(|| panic!("I1: event {seq} was seen and is gone"));
-        assert_eq!(kept.bytes, *bytes, "I1: event {seq} was seen as something else");
+        let kept = log.get(index).unwrap_or_else(|| panic!("I1: event {seq} was seen and is lost"));
+        assert_eq!(kept.bytes, *bytes, "I1: event {seq} was seen with other content");
     }
 }
 
-/// I1, I4, X5: what was acknowledged is true.
+/// I1, I4, X5: acknowledged commands took effect.
 fn check_clients(
     ledger: &Ledger,
     generations: &BTreeMap<GenerationId, GenerationDocument>,
@@ -123,7 +123,7 @@ fn check_clients(
 ) {
     let mut requests = BTreeSet::new();
     for document in generations.values() {
-        assert!(requests.insert(document.request_id.clone()), "I4: a request began two generations");
+        assert!(requests.insert(document.request_id.clone()), "I4: a request started two generations");
         match document.status {
             GenerationStatus::Completed => summary.completed += 1,
             GenerationStatus::Cancelled => summary.cancelled += 1,
@@ -135,7 +135,7 @@ fn check_clients(
         if let Some((conversation, generation, message)) = &sent.acknowledged {
             let document = generations.get(generation);
             let document =
-                document.unwrap_or_else(|| panic!("I1: the acknowledged start of {request} is gone"));
+                document.unwrap_or_else(|| panic!("I1: the acknowledged start of {request} is lost"));
             assert_eq!((&document.conversation_id, &document.message_id), (conversation, message));
         }
     }

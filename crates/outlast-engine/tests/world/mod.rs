@@ -1,5 +1,5 @@
-//! A world made of one seed: a store that fails, a model that breaks, clients and readers, and a process
-//! that dies and comes back.
+//! A world determined by one seed: a store and a model that fail, clients and readers, and a process that
+//! crashes and is restarted.
 
 mod checker;
 mod people;
@@ -16,12 +16,12 @@ use outlast_store::{FaultyStore, MemoryStore, Rates, Store};
 
 use people::Ledger;
 
-/// When every simulation begins: 2026-01-01.
+/// The time at which every simulation starts: 2026-01-01.
 const BEGIN: Timestamp = Timestamp(1_767_225_600_000);
-/// The process dies at most this often.
+/// The maximum number of crashes.
 const LIVES: u64 = 4;
 const CONVERSATIONS: usize = 3;
-/// After the last crash and with a calm store everything must be settled in this time.
+/// After the last crash and without faults, everything must end within this time.
 const SETTLE: Duration = Duration::from_secs(3_600);
 
 /// What happened, for the totals.
@@ -48,7 +48,7 @@ impl Summary {
     }
 }
 
-/// SplitMix64: the only source of chance in a world.
+/// SplitMix64: the only source of randomness in a world.
 #[derive(Clone)]
 pub(crate) struct Dice(u64);
 
@@ -102,34 +102,34 @@ impl World {
         checker::check(&self.memory, &self.ledger.lock().unwrap(), lives - 1, &self.store.faults())
     }
 
-    /// One life of the process. Dropping the runtime drops every task where it stands: a crash.
+    /// Runs the process until it crashes. Dropping the runtime drops every task where it is.
     fn live(&mut self, life: u64, lifetime: Duration) {
         let runtime = runtime();
         runtime.block_on(async {
             let engine = self.engine(life);
-            // The promises about what readers saw are those of this mode.
+            // Only in this mode is everything that readers saw saved.
             let faithful = self.durability == Durability::Commit;
             people::arrive(&engine, &self.ledger, &mut self.dice, CONVERSATIONS, life, faithful);
             if engine.take_up().await.is_err() {
-                return; // the store was out of reach at the start: the process exits and is started again
+                return; // the store was not reachable: the process exits and is restarted
             }
             tokio::time::sleep(lifetime).await;
         });
     }
 
-    /// The last life: nothing fails any more, and everything must come to an end.
+    /// The last run, without faults: everything must end.
     fn settle(&mut self, life: u64) {
         runtime().block_on(async {
             let engine = self.engine(life);
-            engine.take_up().await.expect("the store is calm");
+            engine.take_up().await.expect("the store has no faults");
             let asking = people::ask_until_answered(&engine, &self.ledger);
-            tokio::time::timeout(SETTLE, asking).await.expect("clients are answered");
+            tokio::time::timeout(SETTLE, asking).await.expect("clients get their replies");
             let quiet = async {
                 while engine.owners() > 0 {
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             };
-            tokio::time::timeout(SETTLE, quiet).await.expect("every owner has done what it owes");
+            tokio::time::timeout(SETTLE, quiet).await.expect("every owner finishes");
             tokio::time::timeout(SETTLE, people::read_to_the_end(&engine, &self.ledger))
                 .await
                 .expect("every reader reaches the end");
@@ -163,6 +163,7 @@ impl World {
             append_late: harsh,
             call_refused: harsh,
             claim_failed: harsh,
+            send_failed: harsh,
             delayed: 200,
             delay_at_most: Duration::from_millis(30),
         }
@@ -173,7 +174,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
 }
 
-/// What one call of the model does. Its words are numbered, so that a checker sees a missing or doubled one.
+/// What one call of the model does. Its words are numbered, so that a checker notices a gap or a duplicate.
 fn script(dice: &mut Dice) -> Vec<Step> {
     let words = 1 + dice.roll(12);
     let mut steps = Vec::new();

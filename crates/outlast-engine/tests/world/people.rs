@@ -1,4 +1,4 @@
-//! Clients that ask again until they are answered, and readers that write down what they saw.
+//! Clients that retry until they get a reply, and readers that remember what they saw.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};
@@ -11,18 +11,18 @@ use outlast_engine::{Engine, EngineError, FollowError, StartRequest};
 use super::Dice;
 use super::pollers::poll;
 
-/// What people outside know: it survives every crash.
+/// What the clients and readers know. It survives every crash.
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// Requests that were sent, and what was acknowledged for them.
     pub(crate) starts: BTreeMap<String, Sent>,
     /// Generations whose cancel was acknowledged as a success.
     pub(crate) cancelled: Vec<GenerationId>,
-    /// Generations that somebody was told have ended, and what they had said.
+    /// Generations that were reported as ended, and their text.
     pub(crate) ends: BTreeMap<GenerationId, (GenerationStatus, String)>,
     /// What any reader saw, by conversation and position.
     pub(crate) seen: HashMap<ConversationId, BTreeMap<Seq, Bytes>>,
-    /// Where each reader stands.
+    /// The position of each reader.
     pub(crate) readers: Vec<(ConversationId, Seq)>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Sent {
     pub(crate) conversation: usize,
     pub(crate) when_busy: WhenBusy,
     pub(crate) acknowledged: Option<(ConversationId, GenerationId, MessageId)>,
-    /// Refused for good: the conversation was busy.
+    /// Refused permanently, because the conversation was busy.
     pub(crate) refused: bool,
 }
 
@@ -38,8 +38,8 @@ pub(crate) fn user() -> UserId {
     "ann".into()
 }
 
-/// New clients and readers come with every life; the old ones try again what was not answered. Followers
-/// come only where the log is faithful to what it has shown.
+/// Each run adds clients and readers; the earlier ones retry what got no reply. There are followers only in the
+/// mode in which everything shown is saved.
 pub(crate) fn arrive(
     engine: &Engine,
     ledger: &Arc<Mutex<Ledger>>,
@@ -97,7 +97,7 @@ async fn client(engine: Engine, ledger: Arc<Mutex<Ledger>>, mut dice: Dice, requ
     }
 }
 
-/// Sends a request again and again until there is an answer; every answer must be the same.
+/// Sends a request until there is a reply. All replies must be the same.
 async fn ask(engine: &Engine, ledger: &Arc<Mutex<Ledger>>, request: &str) -> Option<GenerationId> {
     let (conversation, when_busy) = {
         let ledger = ledger.lock().unwrap();
@@ -124,7 +124,7 @@ async fn ask(engine: &Engine, ledger: &Arc<Mutex<Ledger>>, request: &str) -> Opt
                 let mut ledger = ledger.lock().unwrap();
                 let sent = ledger.starts.get_mut(request).unwrap();
                 let known = sent.acknowledged.get_or_insert_with(|| got.clone());
-                assert_eq!(*known, got, "I4: the same request has two answers");
+                assert_eq!(*known, got, "I4: the same request got two different replies");
                 return Some(started.generation);
             }
             Err(EngineError::Unavailable(_) | EngineError::Lost(_)) => {
@@ -133,7 +133,7 @@ async fn ask(engine: &Engine, ledger: &Arc<Mutex<Ledger>>, request: &str) -> Opt
             Err(EngineError::Refused(_)) => {
                 let mut ledger = ledger.lock().unwrap();
                 let sent = ledger.starts.get_mut(request).unwrap();
-                assert!(sent.acknowledged.is_none(), "an accepted request is refused later");
+                assert!(sent.acknowledged.is_none(), "an accepted request was refused later");
                 sent.refused = true;
                 return None;
             }
@@ -167,7 +167,7 @@ pub(crate) async fn ask_until_answered(engine: &Engine, ledger: &Arc<Mutex<Ledge
     }
 }
 
-/// Follows a conversation from where the reader stands, for as long as the process lives.
+/// Follows a conversation from the reader's position until the process crashes.
 async fn read(engine: Engine, ledger: Arc<Mutex<Ledger>>, reader: usize) {
     loop {
         follow(&engine, &ledger, reader, None).await;
@@ -175,8 +175,8 @@ async fn read(engine: Engine, ledger: Arc<Mutex<Ledger>>, reader: usize) {
     }
 }
 
-/// Looks at a conversation and follows it from there, again and again: a position that the server gave
-/// out must be one that it takes.
+/// Repeatedly reads a conversation's view and follows it from there: the server must accept a position that it
+/// returned.
 async fn visit(engine: Engine, conversation: ConversationId, mut dice: Dice) {
     loop {
         tokio::time::sleep(Duration::from_millis(dice.roll(30))).await;
@@ -210,7 +210,7 @@ async fn follow(engine: &Engine, ledger: &Arc<Mutex<Ledger>>, reader: usize, unt
         };
         let mut ledger = ledger.lock().unwrap();
         for record in batch.records() {
-            assert_eq!(record.seq, position.next(), "I2: a reader was given a gap or a repeat");
+            assert_eq!(record.seq, position.next(), "I2: a reader got a gap or a duplicate");
             position = record.seq;
             let seen = ledger.seen.entry(conversation.clone()).or_default();
             let known = seen.entry(record.seq).or_insert_with(|| record.bytes.clone());

@@ -1,4 +1,4 @@
-//! People who ask how a generation stands: at once, in pages, or as a stream of its own.
+//! Clients that read a generation: its document, its events in pages, or its stream.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,8 +13,7 @@ use super::people::{Ledger, user};
 /// A page small enough that an answer needs several.
 const PAGE: usize = 7;
 
-/// Asks for generations that were acknowledged, again and again. Streams only where nothing that was shown
-/// can be lost.
+/// Repeatedly reads acknowledged generations. It uses streams only where nothing that was shown can be lost.
 pub(crate) async fn poll(engine: Engine, ledger: Arc<Mutex<Ledger>>, mut dice: Dice, streams: bool) {
     loop {
         tokio::time::sleep(Duration::from_millis(dice.roll(60))).await;
@@ -34,7 +33,7 @@ fn any(ledger: &Mutex<Ledger>, dice: &mut Dice) -> Option<(ConversationId, Gener
     known.get(index).map(|(conversation, generation, _)| (conversation.clone(), generation.clone()))
 }
 
-/// G9: whoever is told that it has ended is told all of it, and never anything else.
+/// G9: once a generation is reported as ended, its content is complete and never changes.
 async fn look(engine: &Engine, ledger: &Mutex<Ledger>, generation: &GenerationId) {
     let document = match engine.generation(&user(), generation).await {
         Ok(document) => document,
@@ -66,7 +65,7 @@ async fn page(
         };
         note(ledger, conversation, &page.records);
         let last = page.records.last().is_some_and(|record| head(&record.bytes).unwrap().is_end());
-        assert_eq!(page.ended, last, "the end of {generation} is the last event of its last page");
+        assert_eq!(page.ended, last, "the end of {generation} must be the last event of its last page");
         if page.ended || page.records.is_empty() {
             return;
         }
@@ -101,7 +100,7 @@ async fn stream(
         last = batch.records().last().cloned();
     }
     let end = last.is_some_and(|record| head(&record.bytes).unwrap().is_end());
-    assert!(end, "G3: the stream of {generation} ends with its end");
+    assert!(end, "G3: the stream of {generation} must end with its end");
 }
 
 fn note(ledger: &Mutex<Ledger>, conversation: &ConversationId, records: &[Record]) {

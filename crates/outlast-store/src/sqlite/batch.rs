@@ -1,5 +1,5 @@
-//! One group commit: every append that waits is judged on its own, and all that pass are written in one
-//! transaction. Nobody is answered before its fate is certain.
+//! One group commit: each waiting append is checked on its own, and all that pass are written in one
+//! transaction. No caller gets a reply before the outcome is certain.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::sqlite::hot::HotRow;
 use crate::sqlite::writer::Writer;
 use crate::sqlite::{documents, sql_int};
 
-/// An append and the one who waits for it.
+/// An append, and the channel to the caller that waits for it.
 pub(super) struct Waiting {
     pub(super) append: Append,
     pub(super) answer: oneshot::Sender<Result<(), AppendError>>,
@@ -24,25 +24,24 @@ pub(super) struct Waiting {
 
 impl Waiting {
     fn answer(self, result: Result<(), AppendError>) {
-        // A caller that has gone away does not need its answer.
+        // If the caller has gone away, nobody needs the reply.
         self.answer.send(result).ok();
     }
 }
 
-/// The appends of a batch after they were judged.
+/// The appends of a batch after they were checked.
 #[derive(Default)]
 struct Judged {
     accepted: Vec<Waiting>,
-    /// They expected another end of the log. That end may be the one this very batch writes, so they too
-    /// are answered after the commit.
+    /// These expected a different end of the log. The actual end may depend on this batch, so they too get
+    /// their reply after the commit.
     conflicting: Vec<(Waiting, Seq)>,
-    /// Where the logs end once this batch is written.
+    /// Where each log ends once this batch is written.
     ends: HashMap<ConversationId, Seq>,
 }
 
-/// Why the transaction of a batch was rolled back.
 enum NotWritten {
-    /// One append can never be written. The others can, without it.
+    /// One append is invalid and can never be written. The others can.
     Wrong {
         append: usize,
         why: AppendError,
@@ -51,7 +50,7 @@ enum NotWritten {
 }
 
 impl Writer {
-    /// Writes what waits, and answers everybody.
+    /// Writes the waiting appends and replies to every caller.
     pub(super) fn batch(&mut self, waiting: &mut Vec<Waiting>) {
         if let Some(fatal) = &self.fatal {
             for one in waiting.drain(..) {
@@ -69,7 +68,7 @@ impl Writer {
             match self.write(&judged.accepted) {
                 Ok(()) => break (judged, Ok(())),
                 Err(NotWritten::Failed(failure)) => break (judged, Err(failure)),
-                // Rare, a bug in the caller: the others are judged again without it.
+                // Rare, a full limit or a bug in the caller: the others are judged again without it.
                 Err(NotWritten::Wrong { append, why }) => {
                     judged.accepted.remove(append).answer(Err(why));
                     waiting.extend(judged.accepted);
@@ -83,13 +82,15 @@ impl Writer {
                 let Append { conversation, fence, .. } = &one.append;
                 ownership.owners.advance(conversation, *fence, judged.ends[conversation]);
             }
+            drop(ownership);
+            judged.accepted.iter().for_each(|one| self.shared.mailbox.answer(&one.append.replies));
         }
-        // Claims wait for this: from here on the log does not move for the owners of before.
+        // Claims wait for this: from here on, no append of a previous owner can change the log.
         self.shared.finished.send_replace(number);
         self.answer(judged, written);
     }
 
-    /// Fences first, all under one lock; then the ends, some of which must be looked up on the disk.
+    /// Checks all fences under one lock, then the ends of the logs, some of which must be read from disk.
     fn judge(&self, waiting: &mut Vec<Waiting>) -> Judged {
         let mut admitted = Vec::with_capacity(waiting.len());
         {
@@ -143,7 +144,7 @@ impl Writer {
         }
         let rows = self.number(accepted);
         {
-            // Before the commit, so that no reader can see a row in its snapshot that the index lacks.
+            // Before the commit, so that no reader's snapshot has a row that is missing from the index.
             let mut hot = self.shared.hot();
             for (one, row) in accepted.iter().zip(&rows) {
                 if let Some(row) = row {
@@ -166,6 +167,13 @@ impl Writer {
                         return Err(rusqlite::Error::StatementChangedRows(0));
                     }
                 }
+                for (limit, judged) in one.append.limits.iter().enumerate() {
+                    if documents::exceeds(tx, judged)? {
+                        let why = AppendError::OverLimit { limit };
+                        wrong = Some(NotWritten::Wrong { append, why });
+                        return Err(rusqlite::Error::StatementChangedRows(0));
+                    }
+                }
             }
             point("append.before_commit");
             Ok(())
@@ -181,7 +189,7 @@ impl Writer {
         }))
     }
 
-    /// Gives each append that has records its row.
+    /// Assigns a row to each append that has records.
     fn number(&mut self, accepted: &[Waiting]) -> Vec<Option<HotRow>> {
         let mut rows = Vec::with_capacity(accepted.len());
         for one in accepted {
@@ -226,7 +234,7 @@ fn insert(tx: &Transaction<'_>, append: &Append, row: Option<&HotRow>) -> rusqli
     let mut statement = tx.prepare_cached(sql)?;
     let (conversation, fence) = (append.conversation.as_str(), sql_int(append.fence.0));
     let (first, last) = (sql_int(row.first.0), sql_int(row.last.0));
-    // Nearly every append carries one record, whose bytes need not be copied.
+    // Nearly every append has one record, whose bytes need not be copied.
     if let [record] = append.records.as_slice() {
         statement.execute((row.position, conversation, fence, first, last, &record.bytes[..]))?;
     } else {
@@ -248,7 +256,7 @@ mod tests {
     use crate::{Change, Newest, SqliteStore, Store, Table};
 
     #[tokio::test]
-    async fn a_full_disk_acknowledges_nothing_and_reads_go_on() {
+    async fn a_full_disk_acknowledges_nothing_and_reads_continue() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("outlast.db");
         let options = Options { max_pages: Some(64), ..Options::default() };
@@ -269,11 +277,11 @@ mod tests {
         assert!(last > 0 && !*store.failed().borrow());
         assert_eq!(all(&store, &c).await.len() as u64, last);
         let document = store.get(Table::Conversations, "c").await.unwrap().unwrap();
-        assert_eq!(document.seq, Seq(last), "nothing of the refused append is there");
+        assert_eq!(document.seq, Seq(last), "the refused append changed the document");
         let loaded = store.load(&c, Newest::of(1)).await.unwrap().unwrap();
         assert_eq!((loaded.last, loaded.records.len()), (Seq(last), 0));
 
-        // Once there is room again, both the one that was refused and others go on where they were.
+        // Once there is space again, the refused append and later ones succeed.
         drop(store);
         let store = SqliteStore::open_with(&path, Options { max_pages: None, ..options }).unwrap();
         assert!(store.claim(&c).await.unwrap() > fence && store.claim(&other).await.unwrap() > of_other);
@@ -283,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_owner_goes_on_when_a_full_disk_has_room_again() {
+    async fn an_owner_continues_when_a_full_disk_has_space_again() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options { max_pages: Some(64), ..Options::default() };
         let store = SqliteStore::open_with(&folder.path().join("outlast.db"), options).unwrap();

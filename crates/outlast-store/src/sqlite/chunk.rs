@@ -1,4 +1,4 @@
-//! Records as the tables hold them: the lines of a chunk, joined by newlines.
+//! Records as they are stored in the tables: one line each, joined by newlines.
 
 use std::io::BufRead;
 
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use crate::sqlite::sql_int;
 use crate::{Record, StoreError};
 
-/// Consecutive records of one conversation in one value.
+/// Consecutive records of one conversation, stored as one value.
 pub(super) struct Chunk {
     pub(super) first: Seq,
     pub(super) last: Seq,
@@ -17,7 +17,7 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
-    /// The lines of these records, without a newline at the end.
+    /// Joins the lines of these records, without a final newline.
     pub(super) fn join(records: &[Record], joined: &mut Vec<u8>) {
         joined.clear();
         for (n, record) in records.iter().enumerate() {
@@ -28,16 +28,17 @@ impl Chunk {
         }
     }
 
-    /// Adds lines that follow directly.
+    /// Adds the lines that directly follow.
     pub(super) fn extend(&mut self, last: Seq, bytes: &[u8]) {
         self.last = last;
         self.bytes.push(b'\n');
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The records, sharing the chunk's memory.
+    /// Splits the chunk into records that share its memory.
     pub(super) fn records(self) -> Result<Vec<Record>, StoreError> {
-        let broken = || StoreError::Broken(format!("a chunk lacks records up to {}", self.last));
+        let broken =
+            || StoreError::Broken(format!("a chunk that should end at {} has too few records", self.last));
         let whole = Bytes::from(self.bytes);
         let count = (self.last.0 + 1).checked_sub(self.first.0).ok_or_else(broken)?;
         let mut records = Vec::new();
@@ -47,7 +48,7 @@ impl Chunk {
             let end = if n == count {
                 whole.len()
             } else {
-                // `skip_until` is the standard library's `memchr`; it includes the newline it finds.
+                // `skip_until` uses the standard library's `memchr`, and includes the newline.
                 let taken = rest.skip_until(b'\n').map_err(|_| broken())?;
                 if taken == 0 || whole[start + taken - 1] != b'\n' {
                     return Err(broken());
@@ -60,7 +61,7 @@ impl Chunk {
         Ok(records)
     }
 
-    /// The part between two positions, both included, if any of it is there.
+    /// The records from `first` to `last` inclusive; `None` if the chunk has none of them.
     pub(super) fn part(&self, first: Seq, last: Seq) -> Option<Chunk> {
         let (first, last) = (first.max(self.first), last.min(self.last));
         if first > last {
@@ -72,7 +73,6 @@ impl Chunk {
         Some(Chunk { first, last, bytes: lines.join(&b'\n') })
     }
 
-    /// Writes the chunk into `log`.
     pub(super) fn insert(&self, db: &Connection, conversation: &str) -> rusqlite::Result<()> {
         let sql = "INSERT INTO log (conversation, first_seq, last_seq, bytes) VALUES (?1, ?2, ?3, ?4)";
         let params = (conversation, sql_int(self.first.0), sql_int(self.last.0), &self.bytes);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_apart_as_they_were_joined_even_empty_ones() {
+    fn joined_lines_split_into_the_same_lines_even_empty_ones() {
         for text in ["a", "", "\n", "a\n\nb", "\n\n", "a\n"] {
             let expected: Vec<_> =
                 text.split('\n').map(str::to_owned).zip(7..).map(|(t, n)| (n, t)).collect();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_lacks_lines_is_broken() {
+    fn a_chunk_with_too_few_lines_is_an_error() {
         for text in ["", "a", "a\nb"] {
             let short = Chunk { first: Seq(1), last: Seq(3), bytes: text.into() };
             assert!(matches!(short.records(), Err(StoreError::Broken(_))), "{text:?}");

@@ -1,14 +1,14 @@
-//! Documents in their tables: put, removed, found by their keys.
+//! The SQL for documents: put, remove, and find by key.
 
 use outlast_core::{ConversationId, Seq, UserId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, named_params, params_from_iter};
 
-use crate::contract::{Change, Document, Query, Table};
+use crate::contract::{Change, Document, Limit, Query, Table};
 use crate::page::DocumentPage;
 use crate::sqlite::sql_int;
 
-/// Applies one change. False if it should keep the state of a conversation that does not exist.
+/// Applies one change. Returns false if it should keep the state of a conversation that does not exist.
 pub(super) fn apply(db: &Connection, change: &Change) -> rusqlite::Result<bool> {
     match change {
         Change::Put(document) => put(db, document),
@@ -29,7 +29,7 @@ pub(super) fn apply(db: &Connection, change: &Change) -> rusqlite::Result<bool> 
     }
 }
 
-// An update in place: `INSERT OR REPLACE` would delete the row and every index entry first.
+// An upsert, because `INSERT OR REPLACE` would first delete the row and every index entry.
 macro_rules! put_sql {
     ($table:literal $(, $due:literal, $value:literal)?) => {
         concat!(
@@ -85,7 +85,6 @@ fn put(db: &Connection, document: &Document) -> rusqlite::Result<bool> {
     Ok(true)
 }
 
-/// One document by id.
 pub(super) fn get(db: &Connection, table: Table, id: &str) -> rusqlite::Result<Option<Document>> {
     let sql = match table {
         Table::Conversations => select_sql!(
@@ -109,8 +108,39 @@ pub(super) fn get(db: &Connection, table: Table, id: &str) -> rusqlite::Result<O
     rows.next()?.map(|row| document(table, row)).transpose()
 }
 
+/// Whether more documents match than the limit allows.
+pub(super) fn exceeds(db: &Connection, limit: &Limit) -> rusqlite::Result<bool> {
+    let mut conditions = Vec::new();
+    let mut values: Vec<Value> = Vec::new();
+    if let Some(user) = &limit.user {
+        conditions.push("user_id = ?".to_owned());
+        values.push(user.as_str().to_owned().into());
+    }
+    let places = vec!["?"; limit.statuses.len()].join(", ");
+    conditions.push(format!("status IN ({places})"));
+    values.extend(limit.statuses.iter().cloned().map(Value::from));
+    // Of a conversation that is being removed, nothing is live any more.
+    conditions.push("conversation_id NOT IN (SELECT conversation FROM removals)".to_owned());
+    let table = match limit.table {
+        Table::Conversations => "stored_conversations",
+        Table::Messages => "stored_messages",
+        Table::Generations => "stored_generations",
+    };
+    // Counting stops there: that there are more is all that matters.
+    values.push(sql_int((limit.at_most as u64).saturating_add(1)).into());
+    let matching = conditions.join(" AND ");
+    let sql = format!("SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {matching} LIMIT ?)");
+    let count: i64 = db.prepare_cached(&sql)?.query_row(params_from_iter(values), |row| row.get(0))?;
+    Ok(count > sql_int(limit.at_most as u64))
+}
+
 /// One page of the documents that match, in the query's order and without states.
-pub(super) fn list(db: &Connection, table: Table, query: &Query) -> rusqlite::Result<DocumentPage> {
+pub(super) fn list(
+    db: &Connection,
+    table: Table,
+    query: &Query,
+    is_owned: impl Fn(&ConversationId) -> bool,
+) -> rusqlite::Result<DocumentPage> {
     let mut conditions = vec!["conversation_id NOT IN (SELECT conversation FROM removals)".to_owned()];
     let mut values: Vec<Value> = Vec::new();
     if let Some(user) = &query.user {
@@ -142,14 +172,18 @@ pub(super) fn list(db: &Connection, table: Table, query: &Query) -> rusqlite::Re
         conditions.push(beyond.to_owned());
         values.extend([Value::from(*key), id.clone().into()]);
     }
-    // One more than wanted tells whether there are more.
-    values.push(sql_int((query.limit as u64).saturating_add(1)).into());
+    // One more than wanted tells whether there are more. Owned ones are left out below.
+    let limit = if query.unowned { -1 } else { sql_int((query.limit as u64).saturating_add(1)) };
+    values.push(limit.into());
     let matching = conditions.join(" AND ");
     let sql = format!("{} WHERE {matching} ORDER BY {order} LIMIT ?", select(table));
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
     let mut page = DocumentPage::new(query.limit, query.max_bytes);
     while let Some(row) = rows.next()? {
+        if query.unowned && is_owned(&ConversationId::from(row.get_ref(1)?.as_str()?)) {
+            continue;
+        }
         if !page.add(document(table, row)?) {
             break;
         }

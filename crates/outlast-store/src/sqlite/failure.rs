@@ -1,4 +1,4 @@
-//! What an error of SQLite means for those who wait: was nothing written, or is nothing known any more?
+//! What an SQLite error means for the callers that wait: certainly nothing was written, or it is unknown.
 
 use rusqlite::{Error, ErrorCode};
 
@@ -7,15 +7,15 @@ use crate::{AppendError, StoreError};
 /// Why a transaction was not committed.
 #[derive(Clone, Debug)]
 pub(super) enum Failure {
-    /// Rolled back: nothing was written, and the store goes on.
+    /// Rolled back: nothing was written, and the store still works.
     Refused(String),
-    /// The disk or the file cannot be trusted from here on: whether the transaction will be found
-    /// after a restart is unknown. After a failed fsync, another one that succeeds proves nothing.
+    /// The disk or the file can no longer be trusted. The transaction may or may not be there after a
+    /// restart: after a failed fsync, a later one that succeeds proves nothing.
     Fatal(String),
 }
 
 impl Failure {
-    /// A failure before COMMIT: surely rolled back, but a broken disk is a broken disk.
+    /// A failure before COMMIT: the transaction was rolled back, but a disk error is still fatal.
     pub(super) fn before_commit(error: &Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
@@ -25,7 +25,7 @@ impl Failure {
         }
     }
 
-    /// A failure of COMMIT itself: only for a full disk or a busy file is it known that nothing is there.
+    /// A failure of COMMIT itself: only if the disk is full or the file is busy was certainly nothing written.
     pub(super) fn at_commit(error: &Error) -> Self {
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -38,19 +38,21 @@ impl Failure {
     pub(super) fn to_append_error(&self) -> AppendError {
         match self {
             Self::Refused(why) => AppendError::Unavailable(why.clone()),
-            Self::Fatal(why) => AppendError::Unconfirmed(format!("storage failed, restart: {why}")),
+            Self::Fatal(why) => {
+                AppendError::Unconfirmed(format!("storage failed; restart the server: {why}"))
+            }
         }
     }
 
     pub(super) fn to_store_error(&self) -> StoreError {
         match self {
             Self::Refused(why) => StoreError::Unavailable(why.clone()),
-            Self::Fatal(why) => StoreError::Broken(format!("storage failed, restart: {why}")),
+            Self::Fatal(why) => StoreError::Broken(format!("storage failed; restart the server: {why}")),
         }
     }
 }
 
-/// For looks and for opening, where nothing is at stake: may it help to try again?
+/// For reads and for opening, where no write is in doubt: says whether a retry may help.
 pub(super) fn broken(error: Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(

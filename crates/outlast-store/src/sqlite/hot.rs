@@ -1,13 +1,13 @@
-//! Where in `recent` each conversation's rows are: the index that the table does not have on disk.
+//! The in-memory index of `recent`: where each conversation's rows are. The table has no such index on disk.
 //!
-//! It is a superset of what any reader may see. The writer adds rows before it commits them and takes
-//! rows out after it has committed their removal; a reader's snapshot decides which of them exist.
+//! The index is a superset of what any reader may see. The writer adds rows before it commits them, and
+//! removes them after it has committed their removal. A reader's snapshot decides which of them exist.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use outlast_core::{ConversationId, Seq};
 
-/// One row of `recent`: what one append carried.
+/// One row of `recent`, which holds the records of one append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HotRow {
     pub(super) position: i64,
@@ -24,7 +24,7 @@ pub(super) struct Limits {
     pub(super) hot_rows: usize,
 }
 
-/// How much is settled at once.
+/// How much is settled in one step.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Step {
     pub(super) conversations: usize,
@@ -34,9 +34,9 @@ pub(super) struct Step {
 pub(super) struct HotIndex {
     limits: Limits,
     conversations: HashMap<ConversationId, HotLog>,
-    /// Every row, oldest first, so that the front can be cut off. May name rows deleted since.
+    /// Every row, oldest first, so that the front can be cut off. It may include rows that were deleted since.
     order: VecDeque<(HotRow, ConversationId)>,
-    /// The first unsettled row of each conversation that has one: what keeps the front from being cut.
+    /// The first unsettled row of each conversation that has one. The front cannot be cut beyond the lowest.
     pinning: BTreeMap<i64, ConversationId>,
     /// Conversations that have filled a chunk.
     full: VecDeque<ConversationId>,
@@ -47,7 +47,7 @@ pub(super) struct HotIndex {
 #[derive(Default)]
 struct HotLog {
     rows: VecDeque<HotRow>,
-    /// How many rows, from the front, are also in `log`.
+    /// How many rows at the front are also in `log`.
     settled: usize,
     unsettled_bytes: usize,
 }
@@ -65,7 +65,6 @@ impl HotIndex {
         }
     }
 
-    /// Adds a row behind all others.
     pub(super) fn push(&mut self, conversation: &ConversationId, row: HotRow) {
         let log = self.conversations.entry(conversation.clone()).or_default();
         if log.settled == log.rows.len() {
@@ -81,7 +80,7 @@ impl HotIndex {
         self.order.push_back((row, conversation.clone()));
     }
 
-    /// Takes back the newest rows: they were not committed.
+    /// Removes the newest rows, which were not committed.
     pub(super) fn undo(&mut self, rows: usize) {
         for _ in 0..rows {
             let Some((row, conversation)) = self.order.pop_back() else { return };
@@ -101,8 +100,8 @@ impl HotIndex {
         self.conversations.get(conversation)?.rows.back().map(|row| row.last)
     }
 
-    /// A reader notes this before its snapshot; if it is the same afterwards, no row that the snapshot
-    /// needs has left the index in between.
+    /// A counter of removals. A reader reads it before it takes its snapshot. If it has not changed after the
+    /// reader has used the index, no row that the snapshot needs is missing from the index.
     pub(super) fn removals(&self) -> u64 {
         self.removals
     }
@@ -122,8 +121,8 @@ impl HotIndex {
         log.rows.get(to.checked_sub(1)?).map(|row| row.last)
     }
 
-    /// The conversations that should be settled now, with their rows, up to the size of a step: those
-    /// that have filled a chunk, and the oldest ones while `recent` has outgrown its limits.
+    /// The conversations to settle now, with their rows, up to the size of a step: those that have filled a
+    /// chunk, and the oldest ones while `recent` exceeds its limits.
     pub(super) fn due(&mut self, step: Step) -> Vec<(ConversationId, Vec<HotRow>)> {
         let mut due = Vec::new();
         let mut taken = HashSet::new();
@@ -155,12 +154,12 @@ impl HotIndex {
         due
     }
 
-    /// Whether `recent` is larger than so many times its limits.
+    /// Whether `recent` is larger than `times` times its limits.
     pub(super) fn outgrown(&self, times: usize) -> bool {
         self.bytes > times * self.limits.hot_bytes || self.order.len() > times * self.limits.hot_rows
     }
 
-    /// The conversation that keeps the front from being cut.
+    /// The conversation whose unsettled row keeps the front from being cut.
     pub(super) fn oldest(&self) -> Option<ConversationId> {
         self.pinning.first_key_value().map(|(_, conversation)| conversation.clone())
     }
@@ -171,7 +170,7 @@ impl HotIndex {
         log.rows.range(log.settled..).copied().collect()
     }
 
-    /// Everything that was `unsettled` is in `log` now.
+    /// Records that all rows that were `unsettled` are in `log` now.
     pub(super) fn settled(&mut self, conversation: &ConversationId) {
         let Some(log) = self.conversations.get_mut(conversation) else { return };
         if let Some(first) = log.rows.get(log.settled) {
@@ -181,7 +180,7 @@ impl HotIndex {
         log.unsettled_bytes = 0;
     }
 
-    /// How many rows could be cut off at the front, at most `at_most`, and the position to cut below.
+    /// How many rows can be cut off at the front, up to `at_most`, and the position below which to cut.
     pub(super) fn removable(&self, at_most: usize) -> (usize, i64) {
         let pinned = self.pinning.first_key_value().map_or(i64::MAX, |(position, _)| *position);
         let count = self.order.iter().take(at_most).take_while(|(row, _)| row.position < pinned).count();
@@ -192,7 +191,7 @@ impl HotIndex {
         (count, below)
     }
 
-    /// The rows below this position are no longer in `recent`.
+    /// Records that the rows below this position are no longer in `recent`.
     pub(super) fn removed_below(&mut self, below: i64) {
         self.removals += 1;
         while let Some((row, _)) = self.order.front()
@@ -217,7 +216,7 @@ impl HotIndex {
         log.rows.iter().map(|row| row.position).collect()
     }
 
-    /// The conversation has no rows any more.
+    /// Records that the conversation has no rows any more.
     pub(super) fn forget(&mut self, conversation: &ConversationId) {
         self.removals += 1;
         let Some(log) = self.conversations.remove(conversation) else { return };
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_row_is_settled_when_the_table_outgrows_its_limit() {
+    fn an_old_row_is_settled_when_the_table_exceeds_its_limit() {
         let mut index = HotIndex::new(LIMITS);
         index.push(&id("old"), row(1, 1, 1));
         for position in 2..=6 {
@@ -294,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_sees_only_positions_it_has() {
+    fn a_snapshot_sees_only_its_own_positions() {
         let mut index = HotIndex::new(LIMITS);
         let a = id("a");
         for position in 1..=4 {

@@ -1,5 +1,5 @@
-//! From a path to a store that is ready: the file taken for this process, its schema known, this start
-//! counted, and the index of recent rows built.
+//! Opens a file as a store: locks it, prepares its schema, counts this start, and builds the index of recent
+//! rows.
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{File, TryLockError};
@@ -19,27 +19,27 @@ use crate::sqlite::hot::{HotIndex, HotRow, Limits};
 use crate::sqlite::removal::Removal;
 use crate::sqlite::{private, schema};
 
-/// Fences of one start are numbered within this many bits: at 1,000 claims a second they last for 30
-/// years, and the other bits for eight million starts.
+/// The number of bits for the fences of one start of the server. At 1,000 claims a second they last for 30
+/// years, and the remaining bits for eight million starts.
 const FENCE_BITS: u32 = 40;
 
-/// Larger than SQLite's default: chunks of 64 KiB need fewer pages. Not much larger: each document that
-/// changes writes a page.
+/// Larger than SQLite's default, because chunks of 64 KiB then need fewer pages. Not much larger, because
+/// every changed document writes a page.
 pub(super) const PAGE_BYTES: i64 = 8 << 10;
 
-/// The WAL file is cut back to this size when it starts over.
+/// The WAL file is truncated to this size when it starts over.
 const WAL_KEPT_BYTES: i64 = 64 << 20;
 
 /// The writer's page cache, in KiB.
 const WRITER_CACHE_KIB: i64 = 16 << 10;
 
-/// Each reader's page cache, in KiB; the system caches the file as well.
+/// Each reader's page cache, in KiB. The operating system caches the file too.
 const READER_CACHE_KIB: i64 = 2 << 10;
 
-/// Only a person with `sqlite3` can be in the way, and never for long.
+/// How long to wait for a lock. Only a person with `sqlite3` can hold one, and not for long.
 pub(super) const BUSY: Duration = Duration::from_secs(5);
 
-/// Statements are few; lists with many statuses make some more.
+/// How many prepared statements are cached. There are few; lists with many statuses add some.
 const STATEMENTS: usize = 64;
 
 pub(super) struct Opened {
@@ -69,6 +69,24 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, StoreError>
     Ok(Opened { db, lock, hot, next_position, fences_after: epoch << FENCE_BITS, removals })
 }
 
+/// A connection for items alone. While a server has the file, its schema must be the one known here; if none
+/// has it, the schema is prepared as for a store. The lock is given back at once, so that a server can start.
+pub(super) fn open_items(path: &Path) -> Result<Connection, StoreError> {
+    create_folder(path)?;
+    let held = try_lock(path)?;
+    if held.is_some() {
+        private::restrict(path).map_err(|error| {
+            StoreError::Unavailable(format!("cannot restrict access to {}: {error}", path.display()))
+        })?;
+    }
+    let mut db = open_writer(path, &Options::default()).map_err(broken)?;
+    match held {
+        Some(_) => schema::prepare(&mut db)?,
+        None => schema::check(&db)?,
+    }
+    Ok(db)
+}
+
 fn create_folder(path: &Path) -> Result<(), StoreError> {
     let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
     if folder.is_dir() {
@@ -84,19 +102,26 @@ fn create_folder(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Holds off every other process. A second one would hand out the same positions and judge fences by an
-/// index that does not know the first one's rows.
+/// Keeps other processes out. A second one would assign the same positions, and check fences against an
+/// index that lacks the first one's rows.
 fn lock(path: &Path) -> Result<File, StoreError> {
+    try_lock(path)?.ok_or_else(|| {
+        StoreError::Unavailable(format!(
+            "{} is in use by another Outlast process, which holds {}",
+            path.display(),
+            private::with_suffix(path, ".lock").display()
+        ))
+    })
+}
+
+/// `None` if another process holds it.
+fn try_lock(path: &Path) -> Result<Option<File>, StoreError> {
     let name = private::with_suffix(path, ".lock");
     let failed = |error| StoreError::Unavailable(format!("cannot lock {}: {error}", name.display()));
     let file = File::options().create(true).write(true).truncate(false).open(&name).map_err(failed)?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Unavailable(format!(
-            "{} is in use by another Outlast process, which holds {}",
-            path.display(),
-            name.display()
-        ))),
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
@@ -109,13 +134,13 @@ fn open_writer(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
     db.pragma_update(None, "page_size", PAGE_BYTES)?;
     let mode: String = db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;
     if mode != "wal" {
-        // Some network file systems cannot share memory between connections.
+        // For example on network file systems where connections cannot share memory.
         return Err(rusqlite::Error::InvalidParameterName(format!(
             "this file system does not allow a write-ahead log (journal mode {mode})"
         )));
     }
     db.pragma_update(None, "synchronous", "FULL")?;
-    // The writer decides when to checkpoint; inside a commit it would delay those who wait for it.
+    // The writer decides when to checkpoint. Inside a commit it would delay the callers that wait.
     db.pragma_update(None, "wal_autocheckpoint", 0)?;
     db.pragma_update(None, "journal_size_limit", WAL_KEPT_BYTES)?;
     db.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
@@ -126,17 +151,17 @@ fn open_writer(path: &Path, options: &Options) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// What writer and readers have alike.
+/// Settings that the writer and the readers share.
 fn set_up(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
-    // One plan for a statement, whatever is bound to it: otherwise SQLite parses and plans a range again for
+    // One plan for a statement, whatever its parameters are. Otherwise SQLite plans a range query again for
     // each new position.
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(())
 }
 
-/// No memory map: an I/O error would then be a signal that kills the process instead of an answer.
+/// Without a memory map, because an I/O error there is a signal that kills the process.
 pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
@@ -146,7 +171,7 @@ pub(super) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// The removals that the last stop interrupted.
+/// The removals that were unfinished when the server last stopped.
 fn removals(db: &Connection) -> rusqlite::Result<VecDeque<Removal>> {
     let mut statement = db.prepare("SELECT conversation FROM removals")?;
     let rows = statement.query_map([], |row| {
@@ -156,8 +181,8 @@ fn removals(db: &Connection) -> rusqlite::Result<VecDeque<Removal>> {
     rows.collect()
 }
 
-/// Builds the index of `recent`. Rows that `log` covers were settled before the last stop; they only
-/// wait to be cut off.
+/// Builds the index of `recent`. Rows that are also in `log` were settled before the server last stopped, and
+/// only need to be cut off.
 fn scan(
     db: &Connection,
     limits: Limits,
@@ -205,7 +230,7 @@ mod tests {
     use crate::SqliteStore;
 
     #[test]
-    fn a_second_process_is_refused_and_told_who_is_in_the_way() {
+    fn a_second_process_is_refused_with_the_name_of_the_lock_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new").join("outlast.db");
         let first = SqliteStore::open(&path).unwrap();

@@ -1,39 +1,37 @@
-//! When the writer commits: at once while there is little to do, else about once per frame of a screen.
+//! When the writer commits: at once while there is little to do, otherwise about once per screen frame.
 //!
 //! A commit costs nearly the same for one append or a hundred, and every append wakes an owner and its
-//! followers. Commits closer together than a frame cost processor time for speed that nobody can see;
-//! commits further apart make text arrive in jerks. Text that gathers between two commits leaves as fewer,
-//! larger records.
+//! followers. Commits less than a frame apart use CPU for speed that nobody can see; commits further apart
+//! make text arrive in jerks. Text that accumulates between two commits becomes fewer, larger records.
 
 use std::time::{Duration, Instant};
 
-/// One frame of a screen that shows 60 of them a second.
+/// One frame at 60 frames a second.
 pub(super) const FRAME: Duration = Duration::from_millis(16);
 
-/// Appends with more bytes than this wait less, in proportion: they have gathered enough already, and a
-/// stream that is as fast as its source must not be slowed down to one append per frame.
+/// Larger appends than this wait proportionally less. They already combine many pieces, and a fast stream
+/// must not be slowed down to one append per frame.
 const SMALL_BYTES: usize = 1024;
 
-/// How many commits may come early after a quiet time. A command leads to a handful of appends one after the
-/// other, and its client waits for all of them.
+/// How many commits may come early after a quiet period. A command causes a few appends in a row, and its
+/// client waits for all of them.
 const EARLY_COMMITS: u32 = 8;
 
-/// What waits for the next commit.
+/// A summary of what waits for the next commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Waiting {
-    /// The most bytes that one append has.
+    /// The size of the largest append.
     largest: usize,
-    /// Whether somebody waits for more than text to be shown.
+    /// Whether a caller waits for something other than text.
     prompt: bool,
 }
 
 impl Waiting {
-    /// Text, of so many bytes.
     pub(super) fn text(bytes: usize) -> Self {
         Self { largest: bytes, prompt: false }
     }
 
-    /// A change to a document, or a call that is not an append: the result of a command.
+    /// A change to a document, or a call that is not an append: somebody waits for the result.
     pub(super) fn prompt() -> Self {
         Self { largest: 0, prompt: true }
     }
@@ -42,17 +40,17 @@ impl Waiting {
         Self { largest: self.largest.max(other.largest), prompt: self.prompt || other.prompt }
     }
 
-    /// Whether it may have to be committed before the frame is over.
+    /// Whether it may have to be committed before the frame ends.
     pub(super) fn may_hurry(self) -> bool {
         self.prompt || self.largest > SMALL_BYTES
     }
 }
 
-/// Decides from when the commits before began.
+/// Decides when to commit, from the times at which earlier commits began.
 pub(super) struct Pace {
     frame: Duration,
     last: Option<Instant>,
-    /// Time that passed without a commit and was not used by an early one yet.
+    /// Time that passed without a commit and has not been used by an early one.
     saved: Duration,
 }
 
@@ -61,7 +59,7 @@ impl Pace {
         Self { frame, last: None, saved: frame * EARLY_COMMITS }
     }
 
-    /// How long the next commit has to wait yet.
+    /// How long the next commit still has to wait.
     pub(super) fn wait(&self, waiting: Waiting, now: Instant) -> Duration {
         let Some(last) = self.last else { return Duration::ZERO };
         let passed = now.saturating_duration_since(last);
@@ -72,7 +70,8 @@ impl Pace {
         (self.frame / smaller).saturating_sub(passed)
     }
 
-    /// A commit begins. Early ones use up saved time, so that the average stays at one per frame.
+    /// Records that a commit begins. An early one uses up saved time, so that the average stays at one per
+    /// frame.
     pub(super) fn begin(&mut self, now: Instant) {
         if let Some(last) = self.last.replace(now) {
             let passed = now.saturating_duration_since(last);
@@ -117,7 +116,7 @@ mod tests {
             early += 1;
         }
         assert_eq!(early, EARLY_COMMITS, "a burst after a quiet time");
-        // While text is committed in every frame nothing is saved.
+        // While text is committed in every frame, no time is saved.
         for _ in 0..10 {
             now += FRAME;
             pace.begin(now);
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_gathered_already_hardly_waits() {
+    fn a_large_append_hardly_waits() {
         let mut pace = Pace::new(FRAME);
         let start = Instant::now();
         pace.begin(start);

@@ -1,13 +1,13 @@
-//! Who may read the files: conversations are private, so only the user that the server runs as.
+//! File permissions. Conversations are private, so only the user that the server runs as may read the files.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the database, its write-ahead log, the index of that and our lock add to the path.
+/// The suffixes of the database, its write-ahead log, that log's index, and our lock file.
 const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", ".lock"];
 
-/// Creates the folder and those above it that are missing, for this user alone.
+/// Creates the folder and its missing parents, accessible to this user only.
 #[cfg(unix)]
 pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
@@ -19,9 +19,9 @@ pub(super) fn create_folder(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).create(folder)
 }
 
-/// Creates the database if it is missing and takes its files from everybody else. SQLite gives the other
-/// files that it creates the permissions of the database. A folder that was there already may serve other
-/// purposes, so it is not changed.
+/// Creates the database if it is missing, and makes its files accessible to this user only. SQLite gives
+/// the other files that it creates the database's permissions. An existing folder may have other uses, so
+/// its permissions are left alone.
 pub(super) fn restrict(path: &Path) -> io::Result<()> {
     File::options().create(true).append(true).open(path)?;
     for suffix in SUFFIXES {
@@ -54,7 +54,7 @@ fn restrict_file(_path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Says so if others can look into the folder.
+/// Logs a warning if other users can access the folder.
 #[cfg(unix)]
 pub(super) fn warn_about(folder: &Path) {
     use std::os::unix::fs::PermissionsExt;
@@ -72,8 +72,8 @@ pub(super) fn warn_about(folder: &Path) {
 #[cfg(not(unix))]
 pub(super) fn warn_about(_folder: &Path) {}
 
-#[cfg(test)]
 #[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn folder_and_files_belong_to_this_user_alone() {
+    async fn only_this_user_can_access_the_folder_and_the_files() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("deep/data");
         let path = data.join("outlast.db");

@@ -1,7 +1,7 @@
-//! Looks at the store, each in one snapshot, on a few connections that are shared by all.
+//! Reads of the store, each in one snapshot, on a small pool of connections.
 //!
-//! A look runs on tokio's blocking threads, but never more of them at once than there are connections: a
-//! thousand readers that come back together wait for their turn as futures, not as threads with results.
+//! A read runs on one of tokio's blocking threads, but never more of them at once than there are
+//! connections. A thousand clients that reconnect together wait as futures, not as threads.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,7 +28,7 @@ impl Readers {
         Ok(Self { idle: Mutex::new(idle.map_err(broken)?), turns: Arc::new(Semaphore::new(options.readers)) })
     }
 
-    /// Runs a look when it is its turn. If the caller goes away meanwhile, the look ends on its own.
+    /// Runs `look` when a connection is free. If the caller goes away meanwhile, the read still finishes.
     pub(super) async fn with<T: Send + 'static>(
         self: &Arc<Self>,
         look: impl FnOnce(&mut Connection) -> Result<T, StoreError> + Send + 'static,
@@ -38,17 +38,17 @@ impl Readers {
         let readers = Arc::clone(self);
         let looking = tokio::task::spawn_blocking(move || {
             let mut borrowed = Borrowed::from(readers);
-            let found = look(borrowed.db.as_mut().expect("a turn is a connection"));
-            // The connection goes back before the turn does.
+            let found = look(borrowed.db.as_mut().expect("there is a permit for each connection"));
+            // Return the connection before the permit.
             drop(borrowed);
             drop(turn);
             found
         });
-        looking.await.map_err(|error| StoreError::Unavailable(format!("a look was cut short: {error}")))?
+        looking.await.map_err(|error| StoreError::Unavailable(format!("a read was aborted: {error}")))?
     }
 }
 
-/// A connection that finds its way back even if the look panics.
+/// Returns the connection to the pool even if the read panics.
 struct Borrowed {
     readers: Arc<Readers>,
     db: Option<Connection>,
@@ -106,19 +106,19 @@ pub(super) fn load(
             max_bytes: newest.max_bytes,
             ..Query::default()
         };
-        let page = documents::list(&look.tx, Table::Messages, &query).map_err(broken)?;
+        let page = documents::list(&look.tx, Table::Messages, &query, |_| false).map_err(broken)?;
         let (messages, more_messages) = page.into_ascending();
         let last = settled_last.max(hot_last);
         return Ok(Some(Loaded { conversation: document, messages, more_messages, records, last }));
     }
 }
 
-/// One snapshot, and what is needed to see the index as of that snapshot.
+/// One snapshot, and what is needed to use the index as of that snapshot.
 struct Look<'a> {
     shared: &'a Shared,
     tx: Transaction<'a>,
-    /// The newest position of `recent` in this snapshot: later ones in the index are not committed yet
-    /// as far as this look is concerned.
+    /// The newest position of `recent` in this snapshot. Later ones in the index were not committed when the
+    /// snapshot was taken.
     newest: i64,
     removals: u64,
 }
@@ -127,7 +127,7 @@ impl<'a> Look<'a> {
     fn begin(db: &'a mut Connection, shared: &'a Shared) -> Result<Self, StoreError> {
         let removals = shared.hot().removals();
         let tx = db.transaction().map_err(broken)?;
-        // The snapshot is taken by the first read, which is this one.
+        // SQLite takes the snapshot at the first query, which is this one.
         let sql = "SELECT max(position) FROM recent";
         let newest: Option<i64> = tx
             .prepare_cached(sql)
@@ -143,8 +143,8 @@ impl<'a> Look<'a> {
         statement.exists([conversation.as_str()]).map_err(broken)
     }
 
-    /// The recent rows after `after`, and the last seq among all recent rows. `None` if rows have left
-    /// the index since the snapshot: it may need them, so look again.
+    /// The recent rows after `after`, and the last seq among all recent rows. `None` if rows have been removed
+    /// from the index since the snapshot: the snapshot may need them, so read again.
     fn hot(&self, conversation: &ConversationId, after: Seq) -> Option<(Vec<HotRow>, Seq)> {
         let hot = self.shared.hot();
         if hot.removals() != self.removals {
@@ -154,7 +154,7 @@ impl<'a> Look<'a> {
         Some((hot.rows(conversation, after, self.newest), last))
     }
 
-    /// Records after `after`: those that are settled, then the recent ones beyond them.
+    /// Records after `after`: first the settled ones, then the recent ones.
     fn records(
         &self,
         conversation: &ConversationId,
@@ -170,7 +170,7 @@ impl<'a> Look<'a> {
         let mut statement = self.tx.prepare_cached(sql).map_err(broken)?;
         for row in recent.iter().filter(|row| row.last > reached) {
             let mut found = statement.query([row.position]).map_err(broken)?;
-            // Missing only if the conversation was deleted before this snapshot.
+            // A row is missing only if the conversation was deleted before this snapshot.
             let Some(found) = found.next().map_err(broken)? else { break };
             let chunk = Chunk { first: row.first, last: row.last, bytes: found.get(0).map_err(broken)? };
             if !add(&mut page, chunk, after)? {
@@ -180,15 +180,14 @@ impl<'a> Look<'a> {
         Ok(page.into_items())
     }
 
-    /// Adds settled records; gives how far they go, or `None` if the page is complete.
+    /// Adds settled records. Returns the last seq among them, or `None` if the page is full.
     fn settled(
         &self,
         conversation: &ConversationId,
         after: Seq,
         page: &mut Page<Record>,
     ) -> Result<Option<Seq>, StoreError> {
-        // Chunks do not overlap: the one with the largest first seq up to `after` is the only one before
-        // `after` that can reach beyond it.
+        // Chunks do not overlap, so of those that start at or before `after`, only the last can reach beyond it.
         let sql = "SELECT max(first_seq) FROM log WHERE conversation = ?1 AND first_seq <= ?2";
         let mut statement = self.tx.prepare_cached(sql).map_err(broken)?;
         let start: Option<i64> = statement
@@ -215,7 +214,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Adds the records after `after`; false once the page is complete.
+/// Adds the records after `after`. Returns false once the page is full.
 fn add(page: &mut Page<Record>, chunk: Chunk, after: Seq) -> Result<bool, StoreError> {
     for record in chunk.records()? {
         let bytes = record.bytes.len();
@@ -233,7 +232,7 @@ mod tests {
     use crate::{SqliteStore, Store};
 
     #[tokio::test]
-    async fn a_look_notices_that_rows_it_may_need_have_left_the_index() {
+    async fn a_read_notices_that_rows_it_may_need_have_left_the_index() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("outlast.db");
         let store = SqliteStore::open(&path).unwrap();
@@ -255,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_look_sees_the_log_as_of_its_snapshot() {
+    async fn a_read_sees_the_log_as_of_its_snapshot() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("outlast.db");
         let store = SqliteStore::open(&path).unwrap();

@@ -1,8 +1,8 @@
-//! Trim and delete. Both are rare and durable when they return.
+//! Trim and delete. Both are rare, and durable when they return.
 //!
-//! A delete marks the conversation in one small transaction, and from then on nobody sees anything of it. What
-//! is stored of it goes in bounded steps between the commits of others; after a crash the next start continues.
-//! Only then does the delete return, so that an owner who creates the conversation again begins with nothing.
+//! A delete marks the conversation in one small transaction, which makes it invisible. Its data is removed in
+//! bounded steps, so that other conversations can commit in between; after a crash the next start continues.
+//! The delete returns after the last step, so that a conversation created again under the same id starts empty.
 
 use outlast_core::{ConversationId, Seq};
 use rusqlite::Transaction;
@@ -13,11 +13,12 @@ use crate::sqlite::failure::Failure;
 use crate::sqlite::writer::{Answer, Writer};
 use crate::sqlite::{settle, sql_int};
 
-/// A step removes at most this many documents, each of which touches pages of its own in several indexes, ...
+/// The maximum number of documents that a step removes; each touches pages in several indexes. With these
+/// three limits a step takes a few milliseconds, while appends wait.
 const STEP_DOCUMENTS: usize = 256;
-/// ... this many chunks of a log, about 64 KiB each, ...
+/// The maximum number of chunks, about 64 KiB each.
 const STEP_CHUNKS: usize = 32;
-/// ... and this many recent rows: a few milliseconds each, while appends wait.
+/// The maximum number of recent rows.
 const STEP_ROWS: usize = 1024;
 
 macro_rules! remove_sql {
@@ -35,8 +36,8 @@ macro_rules! remove_sql {
 }
 
 impl Writer {
-    /// Removes records. What is recent is settled first, so that only `log` can have holes: a row of
-    /// `recent` is then covered by `log` exactly if it ends before the end of the settled part.
+    /// Removes records. Recent ones are settled first, so that only `log` can have holes: a row of `recent`
+    /// is then in `log` exactly if it ends before the settled part does.
     pub(super) fn trim(
         &mut self,
         conversation: &ConversationId,
@@ -53,8 +54,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes the conversation invisible at once, durably, and queues the removal of what is stored of it.
-    /// The caller is answered when that is done.
+    /// Makes the conversation invisible, durably, and queues the removal of its data. The caller gets its
+    /// reply when the removal is done.
     pub(super) fn delete(&mut self, conversation: ConversationId, answer: Answer) {
         if let Some(removal) = self.removals.iter_mut().find(|removal| removal.conversation == conversation) {
             removal.answers.push(answer);
@@ -71,23 +72,23 @@ impl Writer {
             return;
         }
         point("delete.marked");
-        // Also the settled rows that `recent` still has: at the next start nothing would tell them from
-        // records that were never settled.
+        // Including settled rows that are still in `recent`: after a restart they would look like records that
+        // were never settled.
         let positions = self.shared.hot().positions(&conversation);
         self.shared.hot().forget(&conversation);
-        // No append comes in between: this thread would be the one to write it.
+        // No append can come in between, because this thread writes all of them.
         self.shared.ownership().owners.evict(&conversation);
         self.shared.wakes.wake(&conversation, Seq::ZERO);
         self.removals.push_back(Removal { conversation, positions, answers: vec![answer] });
     }
 
-    /// Removes a bounded part of what is left of a conversation; whether there is more to do.
+    /// Removes a bounded part of a deleted conversation. Returns whether there is more to do.
     pub(super) fn remove_step(&mut self) -> bool {
         let Some(mut removal) = self.removals.pop_front() else { return false };
         let result = self.transact_unsynced(|tx| removal.step(tx));
         point("delete.step");
         match result {
-            // Only now: a step that is rolled back has removed nothing.
+            // After the commit, because a step that is rolled back has removed nothing.
             Ok(Step::Left(positions)) => {
                 removal.positions.truncate(positions);
                 self.removals.push_front(removal);
@@ -100,10 +101,10 @@ impl Writer {
                 !self.removals.is_empty()
             }
             Err(failure) => {
-                // What is left is invisible and stays marked; it is tried again later.
+                // The rest stays invisible and marked, and is removed later.
                 tracing::warn!(?failure, "a deleted conversation could not be removed completely");
                 self.removals.push_back(removal);
-                // Nothing may be written for a long time, and nobody should wait for that.
+                // It may be long before the store can write again, so the callers should not wait.
                 for answer in self.removals.iter_mut().flat_map(|removal| removal.answers.drain(..)) {
                     answer.send(Err(failure.to_store_error())).ok();
                 }
@@ -113,7 +114,7 @@ impl Writer {
     }
 }
 
-/// A conversation that is invisible already and removed in steps, so that other writers are not held up.
+/// A deleted conversation whose data is removed in steps, so that other writers are not delayed.
 pub(super) struct Removal {
     pub(super) conversation: ConversationId,
     /// Its rows in `recent`.
@@ -121,15 +122,15 @@ pub(super) struct Removal {
     pub(super) answers: Vec<Answer>,
 }
 
-/// What a step leaves behind, once it is committed.
+/// What remains after a step has been committed.
 enum Step {
-    /// More to do, with so many of the positions.
+    /// There is more to do, and this many of the positions remain.
     Left(usize),
     Done,
 }
 
 impl Removal {
-    /// Removes a bounded part. The mark goes with the last of it.
+    /// Removes a bounded part. The last step also removes the mark.
     fn step(&self, tx: &Transaction<'_>) -> rusqlite::Result<Step> {
         let id = self.conversation.as_str();
         for (sql, most) in [
@@ -177,7 +178,7 @@ fn trim(tx: &Transaction<'_>, conversation: &str, first: Seq, last: Seq) -> rusq
         }
     }
     if last == end {
-        // The end of the log must be known although nothing is there any more.
+        // The end of the log must stay known although its last records are gone.
         let sql = "INSERT OR IGNORE INTO log (conversation, first_seq, last_seq) VALUES (?1, ?2, ?2)";
         tx.prepare_cached(sql)?.execute((conversation, sql_int(end.0)))?;
     }

@@ -1,18 +1,18 @@
-//! The tables, and what a person with `sqlite3` finds in them.
+//! The tables, and the views for people who use `sqlite3`.
 //!
-//! `recent` and `log` are the logs: `recent` takes every append at its end, whatever the conversation,
-//! because rows keyed by conversation dirty a page each; `log` holds what was settled, in large chunks.
-//! The `stored_` tables are the documents, and a view on each gives a person readable columns under the
-//! plain name. The views read them from the body on demand, so they cost nothing to write and cannot
-//! disagree with it. (A generated column would be computed at every write, though nothing keeps its value.)
-//! States have a table of their own: SQLite rewrites a whole row when one of its columns changes.
+//! `recent` and `log` hold the records. Every append adds a row at the end of `recent`, whatever its
+//! conversation, because rows keyed by conversation would dirty a page each. `log` holds settled records in
+//! large chunks. The `stored_` tables hold the documents. For each, a view under the plain name has readable
+//! columns, computed from the body on demand, so they cost nothing to write and cannot disagree with it. (A
+//! virtual generated column would be computed at every write, although its value is not stored.) States have
+//! a separate table, because SQLite rewrites a whole row when one of its columns changes.
 
 use rusqlite::Connection;
 
 use crate::StoreError;
 use crate::sqlite::failure::broken;
 
-const VERSION: i64 = 3;
+const VERSION: i64 = 4;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -67,7 +67,7 @@ CREATE INDEX generations_by_status ON stored_generations (status, ord, id);
 CREATE INDEX generations_by_user ON stored_generations (user_id, status, ord, id);
 ";
 
-/// What version 3 added, and the views. A new file gets them after the tables.
+/// What version 3 added, and the views. A new file gets both after the tables of version 2.
 const SINCE_2: &str = "
 CREATE TABLE stored_states (
     id    TEXT PRIMARY KEY NOT NULL,
@@ -90,13 +90,23 @@ CREATE VIEW generations AS SELECT
 FROM stored_generations;
 ";
 
-/// The conversations whose removal has begun: nobody sees anything of them any more, and what is left of
-/// them is removed step by step.
+/// The deleted conversations. They are invisible, and their data is removed step by step.
 const REMOVALS: &str = "
 CREATE TABLE IF NOT EXISTS removals (conversation TEXT PRIMARY KEY NOT NULL) WITHOUT ROWID;
 ";
 
-/// Turns the tables of version 2 into those above.
+/// What version 4 added: see [`crate::Items`].
+const SINCE_3: &str = "
+CREATE TABLE items (
+    kind TEXT NOT NULL, id TEXT NOT NULL, user_id TEXT NOT NULL, ord INTEGER NOT NULL, due INTEGER,
+    version INTEGER NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, id)
+);
+CREATE INDEX items_by_order ON items (kind, ord, id);
+CREATE INDEX items_by_user ON items (kind, user_id, ord, id);
+CREATE INDEX items_by_due ON items (kind, due, id) WHERE due IS NOT NULL;
+";
+
+/// Turns the tables of version 2 into those of version 3.
 const FROM_2: &str = "
 DROP VIEW conversations;
 DROP VIEW messages;
@@ -105,8 +115,8 @@ ALTER TABLE stored_conversations ADD COLUMN due INTEGER;
 ALTER TABLE stored_generations ADD COLUMN due INTEGER;
 ";
 
-/// Version 2 kept states in the conversation's row and knew no due. Whatever is unfinished is due at once:
-/// its owner looks at it and writes when it is due really. What has ended is due for retention.
+/// Version 2 kept states in the conversation's row and had no `due`. Unfinished conversations become due at
+/// once, and their owners then write the actual time. Ended generations are due for retention.
 const FILL_FROM_2: &str = "
 INSERT INTO stored_states SELECT id, state FROM stored_conversations;
 ALTER TABLE stored_conversations DROP COLUMN state;
@@ -116,21 +126,40 @@ UPDATE stored_conversations SET due = 0 WHERE id IN (
 UPDATE stored_generations SET due = ord WHERE status IN ('completed', 'cancelled', 'error');
 ";
 
-/// Creates the tables in a new file, brings those of the last version up to date, and refuses others.
+/// Creates the tables in a new file, brings those of the last two versions up to date, and refuses others.
 pub(super) fn prepare(db: &mut Connection) -> Result<(), StoreError> {
-    let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(broken)?;
+    let version = version(db)?;
     match version {
         VERSION => run(db, &[REMOVALS]).map_err(broken),
-        0 => run(db, &[TABLES, SINCE_2, REMOVALS]).map_err(broken),
-        2 => {
-            tracing::info!("upgrading the database from schema version 2 to {VERSION}");
-            run(db, &[FROM_2, SINCE_2, FILL_FROM_2, REMOVALS]).map_err(broken)
-        }
-        _ => Err(StoreError::Broken(format!(
-            "the database has schema version {version}, this version of Outlast supports {VERSION}: use the \
-             Outlast version that wrote it, or another data folder"
-        ))),
+        0 => run(db, &[TABLES, SINCE_2, REMOVALS, SINCE_3]).map_err(broken),
+        2 => upgrade(db, version, &[FROM_2, SINCE_2, FILL_FROM_2, REMOVALS, SINCE_3]),
+        3 => upgrade(db, version, &[REMOVALS, SINCE_3]),
+        _ => Err(unknown(version)),
     }
+}
+
+/// Refuses a database that another version of Outlast has open.
+pub(super) fn check(db: &Connection) -> Result<(), StoreError> {
+    match version(db)? {
+        VERSION => Ok(()),
+        other => Err(unknown(other)),
+    }
+}
+
+fn version(db: &Connection) -> Result<i64, StoreError> {
+    db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(broken)
+}
+
+fn unknown(version: i64) -> StoreError {
+    StoreError::Broken(format!(
+        "the database has schema version {version}, this version of Outlast supports {VERSION}: use the \
+         Outlast version that wrote it, or another data folder"
+    ))
+}
+
+fn upgrade(db: &mut Connection, from: i64, steps: &[&str]) -> Result<(), StoreError> {
+    tracing::info!("upgrading the database from schema version {from} to {VERSION}");
+    run(db, steps).map_err(broken)
 }
 
 fn run(db: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {
@@ -142,8 +171,8 @@ fn run(db: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {
     tx.commit()
 }
 
-/// Counts this start of the store durably and returns the count, so that no fence of an earlier start is
-/// handed out again.
+/// Counts this start durably and returns the count, so that no fence of an earlier start is handed out
+/// again.
 pub(super) fn next_epoch(db: &Connection) -> Result<u64, StoreError> {
     let sql = "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value";
     db.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned).map_err(broken)

@@ -1,10 +1,10 @@
-//! Settling: rows of `recent` become chunks of `log`, and then the front of `recent` is cut off.
+//! Settling: rows of `recent` are copied into `log` as chunks, and then the front of `recent` is cut off.
 //!
-//! Everything passes through here once. A conversation is settled when it has filled a chunk, or when it
-//! is the oldest and `recent` has grown too long. Only the front is ever cut, as a range: to delete rows
-//! here and there would dirty a page for each.
+//! Every record is settled once. A conversation is settled when it has filled a chunk, or when it is the
+//! oldest and `recent` has grown too long. Only the front is cut, as a range, because deleting scattered rows
+//! would dirty a page for each.
 //!
-//! A crash between the two transactions is harmless: rows that `log` covers are ignored at the next start.
+//! A crash between the two transactions is harmless: the next start ignores rows that are also in `log`.
 
 use outlast_core::{ConversationId, Seq};
 use rusqlite::{Connection, OptionalExtension, Transaction};
@@ -16,19 +16,19 @@ use crate::sqlite::hot::{HotRow, Step};
 use crate::sqlite::sql_int;
 use crate::sqlite::writer::Writer;
 
-/// A step settles about this many bytes, which takes a few milliseconds while appends wait, of at most this
-/// many conversations, each of which touches pages of its own.
+/// How much a step settles. It takes a few milliseconds, while appends wait. Conversations are limited too,
+/// because each touches different pages.
 const STEP: Step = Step { bytes: 512 << 10, conversations: 32 };
 
-/// A step cuts off at most this many rows.
+/// The maximum number of rows that a step cuts off.
 const STEP_ROWS: usize = 8192;
 
 type Due = (ConversationId, Vec<HotRow>);
 
 impl Writer {
-    /// Cuts or settles a bounded amount; whether there is more to do.
+    /// Cuts or settles a bounded amount. Returns whether there is more to do.
     pub(super) fn settle_step(&mut self) -> Result<bool, Failure> {
-        // Cut first. While others write, something is always due, and `recent` would never be cut.
+        // Cut first: while conversations write, something is always due, and `recent` would never be cut.
         if self.cut(self.cut_from)? {
             return Ok(true);
         }
@@ -40,7 +40,7 @@ impl Writer {
         Ok(true)
     }
 
-    /// Settles whatever there is, full or not, and cuts all of it off.
+    /// Settles everything, full chunks or not, and cuts all of it off.
     pub(super) fn settle_everything(&mut self) -> Result<(), Failure> {
         loop {
             let oldest = self.shared.hot().oldest();
@@ -70,7 +70,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Cuts off the settled rows at the front if there are at least so many; whether there are more.
+    /// Cuts off the settled rows at the front if there are at least `at_least`. Returns whether there are more.
     fn cut(&mut self, at_least: usize) -> Result<bool, Failure> {
         let (rows, below) = self.shared.hot().removable(STEP_ROWS);
         if rows < at_least {
@@ -85,10 +85,10 @@ impl Writer {
         Ok(true)
     }
 
-    /// A transaction that need not be durable when it returns. It moves what is durable already, or removes
-    /// what is durably marked for it, and the
-    /// write-ahead log keeps the order: whatever survives a loss of power is a prefix, in which each
-    /// record is in `recent`, in `log`, or in both. That saves an fsync for each step.
+    /// A transaction that need not be durable when it returns, which saves an fsync for each step. It moves
+    /// what is already durable, or removes what is durably marked for removal. The write-ahead log keeps the
+    /// order: whatever survives a power loss is a prefix, in which each record is in `recent`, in `log`, or in
+    /// both.
     pub(super) fn transact_unsynced<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -101,14 +101,14 @@ impl Writer {
 
     fn synchronous(&mut self, level: &str) -> Result<(), Failure> {
         let Err(error) = self.db.pragma_update(None, "synchronous", level) else { return Ok(()) };
-        // Without certainty about the level no commit may be acknowledged.
+        // If the synchronous level is unknown, no later commit may be acknowledged.
         let failure = Failure::Fatal(error.to_string());
         self.note(&failure);
         Err(failure)
     }
 }
 
-/// Copies rows into `log` as chunks, the first of them joined to the last chunk there if that is small.
+/// Copies rows into `log` as chunks. The first is joined to the last chunk there if that one is small.
 pub(super) fn copy(
     tx: &Transaction<'_>,
     conversation: &str,
@@ -142,7 +142,7 @@ fn bytes_of(db: &Connection, row: &HotRow) -> rusqlite::Result<Vec<u8>> {
     statement.query_row([row.position], |found| found.get(0))
 }
 
-/// Takes the last chunk out of `log` if it ends just before `next` and is not longer than `at_most`.
+/// Removes and returns the last chunk of `log` if it ends just before `next` and is at most `at_most` long.
 fn take_last(
     tx: &Transaction<'_>,
     conversation: &str,
@@ -178,7 +178,7 @@ mod tests {
     const LINE: &str = "a line of about fifty bytes, as a token may well be";
 
     #[test]
-    fn recent_stays_within_its_limits_although_somebody_always_waits() {
+    fn recent_stays_within_its_limits_although_appends_always_wait() {
         const CONVERSATIONS: usize = 50;
         const ROUNDS: u64 = 400;
         let folder = tempfile::tempdir().unwrap();
@@ -194,14 +194,14 @@ mod tests {
             most = most.max(count(&writer, "recent"));
         }
         assert!(most < 2 * options.hot_rows, "recent grew to {most} rows");
-        // Each conversation is settled once for each time around, not row by row.
+        // A conversation is settled once per round, not row by row.
         let rows = CONVERSATIONS * ROUNDS as usize;
         let chunks = count(&writer, "log");
         assert!(chunks > 0 && chunks < rows / 15, "{chunks} chunks for {rows} rows");
     }
 
     #[test]
-    fn very_many_small_conversations_cannot_outrun_the_writer() {
+    fn many_small_conversations_cannot_outrun_the_writer() {
         let folder = tempfile::tempdir().unwrap();
         let options = Options { hot_rows: 500, ..Options::default() };
         let mut writer = by_hand(folder.path(), &options);

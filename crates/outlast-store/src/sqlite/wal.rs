@@ -1,6 +1,6 @@
-//! The write-ahead log and its checkpoints.
+//! Checkpoints of the write-ahead log.
 //!
-//! SQLite counts the pages of each commit, so everything counts: records, documents, states, indexes, and
+//! SQLite reports the pages of each commit, so everything counts: records, documents, states, indexes, and
 //! what settling and removal write.
 
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use rusqlite::Connection;
 
 use crate::sqlite::opening::{BUSY, PAGE_BYTES};
 
-/// Pages are copied into the database after about this many bytes: often enough that a reader searches a
-/// short log, rarely enough that pages written again and again are copied once.
+/// Pages are copied into the database after about 16 MiB: often enough that readers search a short log,
+/// rarely enough that a page written many times is copied once.
 const CHECKPOINT_PAGES: i64 = (16 << 20) / PAGE_BYTES;
 
-/// The log starts over only when no reader needs it. If it has become this long because there always was
-/// one, the writer waits until they have turned to the database.
+/// The log can start over only when no reader uses it. If there always was one and the log has become this
+/// long, the writer waits for the readers.
 const RESTART_PAGES: i64 = (32 << 20) / PAGE_BYTES;
 
-/// How long the writer waits for them: our own reads are over sooner.
+/// How long the writer waits for readers. Our own reads are shorter.
 const READERS: Duration = Duration::from_millis(50);
 
 pub(super) struct Wal {
-    /// How long the log is, by the last commit.
+    /// The length of the log after the last commit.
     pages: Arc<AtomicI64>,
-    /// How long it was at the last checkpoint.
+    /// Its length at the last checkpoint.
     checkpointed: i64,
 }
 
 impl Wal {
-    /// Counts what this connection commits.
+    /// Counts the pages that this connection commits.
     pub(super) fn of(db: &mut Connection) -> rusqlite::Result<Self> {
         let pages = Arc::new(AtomicI64::new(0));
         let counted = Arc::clone(&pages);
@@ -41,23 +41,23 @@ impl Wal {
         Ok(Self { pages, checkpointed: 0 })
     }
 
-    /// Checkpoints if enough was written since the last time.
+    /// Runs a checkpoint if enough was written since the last one.
     pub(super) fn tidy(&mut self, db: &Connection) -> rusqlite::Result<()> {
         let pages = self.pages.load(Ordering::Relaxed);
-        // Shorter than before: it has started over since.
+        // If the log is shorter than before, it has started over.
         let before = if pages < self.checkpointed { 0 } else { self.checkpointed };
         if pages - before < CHECKPOINT_PAGES {
             return Ok(());
         }
         self.checkpointed = pages;
-        // Passive never waits for readers; what it cannot copy now it copies the next time.
+        // A passive checkpoint never waits for readers. What it cannot copy now, it copies next time.
         db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         if pages >= RESTART_PAGES { restart(db) } else { Ok(()) }
     }
 }
 
-/// Waits a little for the readers. One that stays, such as a person with `sqlite3` and an open transaction,
-/// costs disk space, not the time of everybody who appends.
+/// Waits a little for the readers. A long one, such as a person with `sqlite3` and an open transaction,
+/// costs disk space but does not delay appends.
 fn restart(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(READERS)?;
     let done = db.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
@@ -78,7 +78,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     #[test]
-    fn a_reader_that_stays_does_not_hold_up_the_writer() {
+    fn a_long_reader_does_not_delay_the_writer() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = by_hand(folder.path(), &Options::default());
         let mut reader = opening::open_reader(&folder.path().join("outlast.db")).unwrap();
@@ -96,7 +96,7 @@ mod tests {
         }
     }
 
-    /// 240 calls of 4 KB once wrote 564 MB of documents without a single checkpoint.
+    /// In an earlier version, 240 tool calls of 4 KB wrote 564 MB of documents without a single checkpoint.
     #[test]
     fn i18_documents_and_states_count_towards_the_checkpoint() {
         const ROUNDS: u64 = 400;

@@ -1,4 +1,4 @@
-//! The one thread that writes: takes what waits, commits it together, answers, tidies up, gathers again.
+//! The one thread that writes. It gathers appends, commits them together, replies, and does housekeeping.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -15,6 +15,7 @@ use crate::fault::point;
 use crate::sqlite::Shared;
 use crate::sqlite::batch::Waiting;
 use crate::sqlite::failure::{Failure, broken};
+use crate::sqlite::items::ItemWrite;
 use crate::sqlite::pace::{self, Pace};
 use crate::sqlite::removal::Removal;
 use crate::sqlite::wal::Wal;
@@ -25,36 +26,35 @@ const BATCH_BYTES: usize = 8 << 20;
 /// A batch is closed when it holds this many appends.
 const BATCH_APPENDS: usize = 4096;
 
-/// Recent records may grow to this many times their limits while appends wait; then tidying goes first.
+/// Recent records may grow to this many times their limits before housekeeping goes ahead of appends.
 pub(super) const OVERDUE: usize = 2;
 
-/// What the writer can be asked for.
 pub(super) enum Command {
     Append { append: Append, answer: oneshot::Sender<Result<(), AppendError>> },
     Trim { conversation: ConversationId, first: Seq, last: Seq, answer: Answer },
     Delete { conversation: ConversationId, answer: Answer },
+    Item(ItemWrite),
     Settle { answer: Answer },
 }
 
 pub(super) type Answer = oneshot::Sender<Result<(), StoreError>>;
 
-/// What the writer owns.
 pub(super) struct Parts {
     pub(super) db: Connection,
-    /// Held until the writer has ended: only then may another process come.
+    /// Held until the writer has ended, because only then may another process open the file.
     pub(super) lock: File,
     pub(super) next_position: i64,
     pub(super) chunk_bytes: usize,
     pub(super) cut_from: usize,
     pub(super) frame: Duration,
-    /// Removals that the last start did not finish.
+    /// Removals that were unfinished when the server last stopped.
     pub(super) removals: VecDeque<Removal>,
 }
 
 pub(super) struct Writer {
     pub(super) db: Connection,
     pub(super) shared: Arc<Shared>,
-    /// Never given twice in one run, not even after a rollback: readers tell snapshots apart by it.
+    /// Never used twice in one run, not even after a rollback, because readers identify snapshots by it.
     pub(super) next_position: i64,
     pub(super) chunk_bytes: usize,
     /// Fewer settled rows than this at the front of `recent` are not worth a transaction.
@@ -62,11 +62,11 @@ pub(super) struct Writer {
     pub(super) wal: Wal,
     /// Conversations that are being removed, one at a time.
     pub(super) removals: VecDeque<Removal>,
-    /// Set once, by the failure that nothing may be written after.
+    /// Set once, by a failure after which nothing may be written.
     pub(super) fatal: Option<Failure>,
 }
 
-/// Starts the thread; it ends when the last sender is gone and everything sent is done.
+/// Starts the thread. It ends when the last sender is dropped and every command is done.
 pub(super) fn start(
     parts: Parts,
     commands: mpsc::Receiver<Command>,
@@ -79,7 +79,7 @@ pub(super) fn start(
         let mut writer =
             Writer { db, shared, next_position, chunk_bytes, cut_from, wal, removals, fatal: None };
         writer.run(commands, frame);
-        // In this order: the database is closed, then others may have it.
+        // In this order: close the database, then let other processes open it.
         drop(writer);
         drop(lock);
         drop(alarm);
@@ -103,10 +103,12 @@ impl Writer {
             if !gathered.appends.is_empty() {
                 self.batch(&mut gathered.appends);
             }
+            self.write_items(&mut gathered.items);
             for other in gathered.others.drain(..) {
                 self.serve(other);
             }
-            gathered = Gathered { appends: gathered.appends, others: gathered.others, ..Gathered::default() };
+            let Gathered { appends, items, others, .. } = gathered;
+            gathered = Gathered { appends, items, others, ..Gathered::default() };
             self.tidy_up(|| !commands.is_empty());
         }
     }
@@ -114,6 +116,7 @@ impl Writer {
     fn serve(&mut self, command: Command) {
         let (answer, result) = match command {
             Command::Append { append, answer } => return self.batch(&mut vec![Waiting { append, answer }]),
+            Command::Item(write) => return self.write_items(&mut vec![write]),
             Command::Trim { conversation, first, last, answer } => {
                 (answer, self.trim(&conversation, first, last))
             }
@@ -124,8 +127,8 @@ impl Writer {
         answer.send(result.map_err(|failure| failure.to_store_error())).ok();
     }
 
-    /// Tidying fills the pause before the next batch: one step if somebody waits, else all there is. Only
-    /// if those who write outrun it do they wait for it.
+    /// Does housekeeping before the next batch: one step if a caller waits, otherwise all there is. Callers
+    /// wait longer only if housekeeping has fallen far behind.
     pub(super) fn tidy_up(&mut self, somebody_waits: impl Fn() -> bool) {
         while self.tidy() {
             if somebody_waits() && !self.shared.hot().outgrown(OVERDUE) {
@@ -134,7 +137,7 @@ impl Writer {
         }
     }
 
-    /// One bounded step of housekeeping; whether there is more to do.
+    /// One bounded step of housekeeping. Returns whether there is more to do.
     fn tidy(&mut self) -> bool {
         if self.fatal.is_some() {
             return false;
@@ -143,7 +146,7 @@ impl Writer {
         let more = match self.settle_step() {
             Ok(more) => more || removing,
             Err(failure) => {
-                // Nothing is lost: what is not settled stays where it is and is tried again later.
+                // Nothing is lost: unsettled records stay in `recent` and are settled later.
                 tracing::warn!(?failure, "recent records could not be settled");
                 removing
             }
@@ -155,7 +158,7 @@ impl Writer {
         more
     }
 
-    /// Runs `work` in a transaction and commits it. On a failure nothing of it is there.
+    /// Runs `work` in a transaction and commits it. If it fails, nothing was written.
     pub(super) fn transact<T>(
         &mut self,
         work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -170,12 +173,12 @@ impl Writer {
         result
     }
 
-    /// After a fatal failure nothing is written any more, and whoever watches can end the process.
+    /// After a fatal failure nothing more is written, and the server is notified so that it can exit.
     pub(super) fn note(&mut self, failure: &Failure) {
         if let Failure::Fatal(why) = failure
             && self.fatal.is_none()
         {
-            tracing::error!(%why, "storage failed; nothing is written any more");
+            tracing::error!(%why, "storage failed; no more writes");
             self.fatal = Some(failure.clone());
             self.shared.failed.send_replace(true);
         }
@@ -186,7 +189,7 @@ fn transact<T>(
     db: &mut Connection,
     work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
 ) -> Result<T, Failure> {
-    // Dropped without a commit, the transaction is rolled back.
+    // If it is dropped without a commit, the transaction is rolled back.
     let tx = db
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .map_err(|error| Failure::before_commit(&error))?;
@@ -195,10 +198,11 @@ fn transact<T>(
     Ok(done)
 }
 
-/// What is served together, appends apart from the others, in order.
+/// The commands that are served together: appends, and the others in order.
 #[derive(Default)]
 struct Gathered {
     appends: Vec<Waiting>,
+    items: Vec<ItemWrite>,
     others: Vec<Command>,
     bytes: usize,
     waiting: pace::Waiting,
@@ -212,27 +216,28 @@ impl Gathered {
                 self.bytes += text_bytes(&append) + document_bytes(&append);
                 self.appends.push(Waiting { append, answer });
             }
+            Command::Item(write) => self.items.push(write),
             Command::Trim { .. } | Command::Delete { .. } | Command::Settle { .. } => {
                 self.others.push(command);
             }
         }
     }
 
-    /// The conversation that everything gathered here is about, if it is one.
+    /// The conversation that all gathered commands are about, if there is only one.
     fn only_conversation(&self) -> Option<&ConversationId> {
         let first = &self.appends.first()?.append.conversation;
         let only = |waiting: &Waiting| waiting.append.conversation == *first;
-        (self.others.is_empty() && self.appends.iter().all(only)).then_some(first)
+        (self.others.is_empty() && self.items.is_empty() && self.appends.iter().all(only)).then_some(first)
     }
 
     fn is_full(&self) -> bool {
-        self.bytes >= BATCH_BYTES || self.appends.len() >= BATCH_APPENDS
+        self.bytes >= BATCH_BYTES || self.appends.len() + self.items.len() >= BATCH_APPENDS
     }
 
-    /// Adds what arrives until it is time to commit or enough is there. Senders wake this thread only for
-    /// what may not be able to wait: a wake-up for each token would cost more than its commit.
+    /// Gathers commands until it is time to commit or the batch is full. Senders wake this thread only for
+    /// commands that may be urgent, because a wake-up for each token would cost more than its commit.
     ///
-    /// While one conversation alone writes, one append after the other, there is nobody to wait for.
+    /// While a single conversation writes, one append after another, there is nothing to gather.
     fn wait(&mut self, pace: &Pace, commands: &mut mpsc::Receiver<Command>, alone: Option<&ConversationId>) {
         loop {
             while !self.is_full() {
@@ -257,9 +262,11 @@ impl Command {
             Self::Append { append, .. } if append.changes.is_empty() => {
                 pace::Waiting::text(text_bytes(append))
             }
-            Self::Append { .. } | Self::Trim { .. } | Self::Delete { .. } | Self::Settle { .. } => {
-                pace::Waiting::prompt()
-            }
+            Self::Append { .. }
+            | Self::Item(_)
+            | Self::Trim { .. }
+            | Self::Delete { .. }
+            | Self::Settle { .. } => pace::Waiting::prompt(),
         }
     }
 }
@@ -276,7 +283,7 @@ fn document_bytes(append: &Append) -> usize {
     append.changes.iter().map(bytes).sum()
 }
 
-/// Tells everybody if the writer ends by a panic: claims stop waiting, the server can end.
+/// If the writer panics, wakes waiting claims and notifies the server, which can then exit.
 struct Alarm(Arc<Shared>);
 
 impl Drop for Alarm {
@@ -291,9 +298,10 @@ impl Drop for Alarm {
 /// A writer without a thread, which a test drives step by step.
 #[cfg(test)]
 pub(super) fn by_hand(folder: &std::path::Path, options: &crate::sqlite::Options) -> Writer {
-    let mut opened = crate::sqlite::opening::open(&folder.join("outlast.db"), options).unwrap();
+    let opened = crate::sqlite::opening::open(&folder.join("outlast.db"), options);
+    let mut opened = opened.expect("a temporary folder can hold a store");
     let owners = crate::owners::Owners::after(opened.fences_after);
-    let wal = Wal::of(&mut opened.db).unwrap();
+    let wal = Wal::of(&mut opened.db).expect("a new store has a write-ahead log");
     Writer {
         db: opened.db,
         shared: Arc::new(Shared::new(opened.hot, owners)),
@@ -338,7 +346,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_conversation_that_writes_alone_waits_for_no_frame() {
+    async fn a_conversation_that_writes_alone_does_not_wait_for_a_frame() {
         const APPENDS: u64 = 200;
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&folder.path().join("outlast.db")).unwrap();

@@ -1,4 +1,4 @@
-//! Append: all or nothing, at the expected place, durable.
+//! Append: atomic, at the expected position, durable.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ pub async fn an_append_cannot_be_written_twice(subject: &mut dyn Subject) {
     assert_eq!(all(&*store, &c).await, lines(&[(1, "a")]));
 }
 
-pub async fn appends_of_many_conversations_go_on_side_by_side(subject: &mut dyn Subject) {
+pub async fn appends_of_many_conversations_run_concurrently(subject: &mut dyn Subject) {
     let mut writers = JoinSet::new();
     for n in 0..50 {
         let store = subject.store();
@@ -115,8 +115,8 @@ pub async fn appends_of_many_conversations_go_on_side_by_side(subject: &mut dyn 
     }
 }
 
-/// Of many appends at the same place exactly one wins, however they are gathered.
-pub async fn appends_on_their_way_together_are_each_judged(subject: &mut dyn Subject) {
+/// Of many appends at the same position exactly one wins, however they are batched.
+pub async fn concurrent_appends_are_each_checked(subject: &mut dyn Subject) {
     let store = subject.store();
     let c = conversation("c");
     let fence = store.claim(&c).await.expect("claim");

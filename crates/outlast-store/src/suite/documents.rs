@@ -1,4 +1,4 @@
-//! Documents: put, removed, found by each of their keys.
+//! Documents: put, remove, and find by each key.
 
 use outlast_core::{Seq, UserId};
 
@@ -80,7 +80,7 @@ pub async fn list_is_newest_first_and_pages(subject: &mut dyn Subject) {
     for table in TABLES {
         let c = conversation("c");
         let fence = store.claim(&c).await.expect("claim");
-        // Several share an order, so that only the id tells where a page ends; one is negative.
+        // Several share an order, so that a page boundary depends on the id. One order is negative.
         let documents = [(3, "b"), (3, "a"), (1, "z"), (3, "c"), (2, "y"), (-1, "x")];
         let documents = documents.map(|(order, id)| document(table, id, &c, order)).to_vec();
         store.append(put(&c, fence, 0, documents)).await.expect("append");
@@ -94,7 +94,7 @@ pub async fn list_is_newest_first_and_pages(subject: &mut dyn Subject) {
     }
 }
 
-/// The ids of all pages, of which each but the last is full and says where the next one begins.
+/// The ids of all pages. Checks that each page but the last is full and has a `next`.
 async fn page_through(store: &dyn Store, query: Query) -> Vec<String> {
     let mut after = None;
     let mut found = Vec::new();
@@ -152,7 +152,7 @@ pub async fn what_is_due_is_listed_oldest_first_and_pages(subject: &mut dyn Subj
                 assert_eq!(page_through(&*store, query).await, expected, "{table:?} by {limit}");
             }
         }
-        // Nobody needs to look at it any more, and something else is due now.
+        // One is no longer due, and another has become due.
         let changed = [("f", None), ("c", Some(10))].map(of).to_vec();
         store.append(put(&c, fence, 0, changed)).await.expect("append");
         let query = Query { due_by: Some(10), limit: 9, ..query };
@@ -204,7 +204,7 @@ pub async fn a_put_without_a_state_needs_a_conversation(subject: &mut dyn Subjec
     let removed = Change::Remove(Table::Conversations, "c".into());
     for changes in [vec![stateless()], vec![Change::Put(head(&c, 0)), removed.clone(), stateless()]] {
         let wrong = Append { changes, ..append(&c, fence, 0, &["a"]) };
-        // Together with others, which are not affected.
+        // In one batch with another append, which is not affected.
         let (refused, written) =
             tokio::join!(store.append(wrong), store.append(put(&other, of_other, 0, vec![head(&other, 0)])));
         assert!(matches!(refused, Err(AppendError::Broken(_))), "{refused:?}");

@@ -1,4 +1,4 @@
-//! Claim and release: one owner, whose fence only grows.
+//! Claim and release: one owner at a time, and increasing fences.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::{Subject, all, append, conversation, lines, write};
 use crate::contract::{AppendError, Fence};
 
-pub async fn a_claim_shuts_the_former_owner_out(subject: &mut dyn Subject) {
+pub async fn a_claim_shuts_out_the_previous_owner(subject: &mut dyn Subject) {
     let store = subject.store();
     let c = conversation("c");
     let old = write(&*store, &c, 0, &["a"]).await;
@@ -17,7 +17,7 @@ pub async fn a_claim_shuts_the_former_owner_out(subject: &mut dyn Subject) {
     assert!(new > old);
     let answer = store.append(append(&c, old, 1, &["b"])).await;
     assert!(matches!(answer, Err(AppendError::Fenced { current }) if current == new), "{answer:?}");
-    // The fence is looked at first: whoever was shut out must stop, not reload.
+    // The fence is checked first: a previous owner must stop, not reload.
     let answer = store.append(append(&c, old, 9, &["b"])).await;
     assert!(matches!(answer, Err(AppendError::Fenced { .. })), "{answer:?}");
     store.append(append(&c, new, 1, &["c"])).await.expect("append");
@@ -33,7 +33,7 @@ pub async fn fences_only_grow(subject: &mut dyn Subject) {
         assert!(fence > largest, "{fence:?} after {largest:?}");
         largest = fence;
         match round % 4 {
-            0 => store.release(&c, fence).await.expect("release"),
+            0 => assert!(!store.release(&c, fence).await.expect("release")),
             1 => store.delete(&c).await.expect("delete"),
             2 => {
                 store.append(append(&c, fence, 0, &["a"])).await.expect("append");
@@ -54,7 +54,7 @@ pub async fn a_released_fence_writes_nothing(subject: &mut dyn Subject) {
     store.release(&c, fence).await.expect("release");
     let answer = store.append(append(&c, fence, 1, &["b"])).await;
     assert!(matches!(answer, Err(AppendError::Fenced { .. })), "{answer:?}");
-    // Nor does one from before a restart.
+    // Nor does a fence from before a restart.
     let fence = store.claim(&c).await.expect("claim");
     drop(store);
     if subject.durable() {
@@ -88,8 +88,8 @@ pub async fn conversations_have_separate_owners(subject: &mut dyn Subject) {
     assert_eq!(all(&*store, &d).await, lines(&[(1, "d")]));
 }
 
-/// Once a claim has returned, the log does not move until the new owner moves it, although the former
-/// owner has appends on their way all the time.
+/// Once a claim has returned, only the new owner can change the log, although appends of the previous
+/// owner are in flight all the time.
 pub async fn a_claim_never_overlaps_an_append(subject: &mut dyn Subject) {
     const CLAIMS: usize = 40;
     let store = subject.store();
@@ -104,7 +104,7 @@ pub async fn a_claim_never_overlaps_an_append(subject: &mut dyn Subject) {
                 if fence == u64::MAX {
                     break;
                 }
-                // Guesses where the log ends; some appends get through, all race with the claims.
+                // The expected seq is a guess: some appends succeed, and all of them race with the claims.
                 let end = store.read(&c, Seq::ZERO, usize::MAX).await.expect("read").len() as u64;
                 match store.append(append(&c, Fence(fence), end, &["x"])).await {
                     Ok(()) | Err(AppendError::Fenced { .. } | AppendError::Conflict { .. }) => {}

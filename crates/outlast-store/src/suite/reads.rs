@@ -1,4 +1,4 @@
-//! Read, load and watch: only what is durable, in order, complete.
+//! Read, load and watch: durable records only, in order, complete.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ pub async fn pages_join_without_holes(subject: &mut dyn Subject) {
     let c = conversation("c");
     let fence = subject.store().claim(&c).await.expect("claim");
     let mut last = 0;
-    // Settled in the middle, so that pages cross from what is settled to what is not.
+    // Settle after each part, so that pages span settled and unsettled records.
     for part in 0..3 {
         let store = subject.store();
         for n in 1..=40_usize {
@@ -74,7 +74,7 @@ pub async fn reading_past_the_end_finds_nothing(subject: &mut dyn Subject) {
     assert!(store.read(&conversation("d"), Seq(0), 100).await.expect("read").is_empty());
 }
 
-pub async fn load_knows_nothing_of_a_conversation_without_a_document(subject: &mut dyn Subject) {
+pub async fn load_finds_no_conversation_without_a_document(subject: &mut dyn Subject) {
     let store = subject.store();
     let c = conversation("c");
     assert!(store.load(&c, Newest::of(5)).await.expect("load").is_none());
@@ -82,7 +82,7 @@ pub async fn load_knows_nothing_of_a_conversation_without_a_document(subject: &m
     assert!(store.load(&c, Newest::of(5)).await.expect("load").is_none());
 }
 
-pub async fn load_gives_what_follows_the_document(subject: &mut dyn Subject) {
+pub async fn load_returns_the_records_after_the_document(subject: &mut dyn Subject) {
     let c = conversation("c");
     let store = subject.store();
     let fence = store.claim(&c).await.expect("claim");
@@ -108,7 +108,7 @@ pub async fn load_gives_what_follows_the_document(subject: &mut dyn Subject) {
     assert_eq!((loaded.records.len(), loaded.last), (0, Seq(3)));
 }
 
-pub async fn load_gives_the_newest_messages_in_order(subject: &mut dyn Subject) {
+pub async fn load_returns_the_newest_messages_in_order(subject: &mut dyn Subject) {
     let store = subject.store();
     let c = conversation("c");
     let fence = store.claim(&c).await.expect("claim");
@@ -130,7 +130,7 @@ pub async fn load_gives_the_newest_messages_in_order(subject: &mut dyn Subject) 
     }
 }
 
-pub async fn load_gives_messages_up_to_a_number_of_bytes(subject: &mut dyn Subject) {
+pub async fn load_limits_messages_by_bytes(subject: &mut dyn Subject) {
     let store = subject.store();
     let c = conversation("c");
     let fence = store.claim(&c).await.expect("claim");
@@ -152,8 +152,8 @@ pub async fn load_gives_messages_up_to_a_number_of_bytes(subject: &mut dyn Subje
     }
 }
 
-/// The document says in its body how far the log goes; a load that mixes two moments would show it.
-pub async fn load_is_one_consistent_look(subject: &mut dyn Subject) {
+/// The document's body says how long the log is, so a load that mixes two moments would be noticed.
+pub async fn load_is_one_consistent_snapshot(subject: &mut dyn Subject) {
     const APPENDS: u64 = 300;
     let c = conversation("c");
     let store = subject.store();
@@ -200,10 +200,10 @@ pub async fn watchers_are_woken(subject: &mut dyn Subject) {
     first.changed().await.expect("open");
     second.changed().await.expect("open");
     assert_eq!((*first.borrow_and_update(), *second.borrow_and_update()), (Seq(3), Seq(3)));
-    // What a wake-up announces can be read.
+    // The announced record can be read.
     assert_eq!(store.read(&c, Seq(2), 100).await.expect("read").len(), 1);
 
-    // Merged, but not lost.
+    // Wake-ups are merged, but not lost.
     store.append(append(&c, fence, 3, &["d"])).await.expect("append");
     store.append(append(&c, fence, 4, &["e"])).await.expect("append");
     first.changed().await.expect("open");

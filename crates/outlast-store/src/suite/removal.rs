@@ -1,4 +1,4 @@
-//! Trim and delete: what is gone stays gone, what is left stays right.
+//! Trim and delete: removed data stays away, and the rest is intact.
 
 use outlast_core::Seq;
 
@@ -23,7 +23,7 @@ pub async fn trim_leaves_a_hole(subject: &mut dyn Subject) {
         let left = lines(&[(1, "a"), (4, "d"), (6, "f")]);
         assert_eq!(all(&*store, &c).await, left);
         let page = store.read(&c, Seq(1), 1).await.expect("read");
-        assert_eq!(texts(&page), lines(&[(4, "d")]), "the first may lie further than after + 1");
+        assert_eq!(texts(&page), lines(&[(4, "d")]), "the first record may be later than after + 1");
         let page = store.read(&c, Seq(2), 100).await.expect("read");
         assert_eq!(texts(&page), lines(&[(4, "d"), (6, "f")]));
         let loaded = store.load(&c, Newest::of(1)).await.expect("load").expect("documents stay");
@@ -47,7 +47,7 @@ pub async fn trim_may_take_everything(subject: &mut dyn Subject) {
         store.trim(&c, Seq(1), Seq(6)).await.expect("trim");
         assert!(all(&*store, &c).await.is_empty());
         let loaded = store.load(&c, Newest::of(1)).await.expect("load").expect("documents stay");
-        assert_eq!((loaded.records.len(), loaded.last), (0, Seq(6)), "the end is not forgotten");
+        assert_eq!((loaded.records.len(), loaded.last), (0, Seq(6)), "the end of the log is kept");
         let answer = store.append(append(&c, fence, 0, &["x"])).await;
         assert!(matches!(answer, Err(AppendError::Conflict { last: Seq(6) })), "{answer:?}");
         store.append(append(&c, fence, 6, &["g"])).await.expect("append");
@@ -55,7 +55,7 @@ pub async fn trim_may_take_everything(subject: &mut dyn Subject) {
     }
 }
 
-pub async fn trim_ignores_what_is_not_there(subject: &mut dyn Subject) {
+pub async fn trim_ignores_missing_records(subject: &mut dyn Subject) {
     let store = subject.store();
     let c = conversation("c");
     store.trim(&c, Seq(1), Seq(5)).await.expect("trim");
@@ -107,7 +107,7 @@ pub async fn delete_removes_everything_of_one_conversation(subject: &mut dyn Sub
     store.delete(&c).await.expect("delete");
     store.delete(&c).await.expect("deleting twice is harmless");
     store.delete(&conversation("unheard of")).await.expect("delete");
-    assert!(watch.has_changed().expect("open"), "a reader at the tail learns of it");
+    assert!(watch.has_changed().expect("open"), "a reader at the tail is woken");
     assert!(store.load(&c, Newest::of(5)).await.expect("load").is_none());
     assert!(all(&*store, &c).await.is_empty());
     for table in [Table::Conversations, Table::Messages, Table::Generations] {
@@ -118,7 +118,7 @@ pub async fn delete_removes_everything_of_one_conversation(subject: &mut dyn Sub
     assert_eq!(all(&*store, &d).await.len(), 7);
 }
 
-pub async fn delete_shuts_the_owner_out(subject: &mut dyn Subject) {
+pub async fn delete_shuts_out_the_owner(subject: &mut dyn Subject) {
     let store = subject.store();
     let c = conversation("c");
     let fence = write(&*store, &c, 0, &["a"]).await;
@@ -130,7 +130,7 @@ pub async fn delete_shuts_the_owner_out(subject: &mut dyn Subject) {
     assert!(store.claim(&c).await.expect("claim") > fence);
 }
 
-pub async fn a_deleted_conversation_begins_anew(subject: &mut dyn Subject) {
+pub async fn a_deleted_conversation_can_be_created_again(subject: &mut dyn Subject) {
     let c = conversation("c");
     for round in 0..3 {
         write(&*subject.store(), &c, 0, &SIX[round..]).await;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
 
-/// The units, the longest first.
+/// The units, longest first.
 const UNITS_MS: [(&str, u64); 5] =
     [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
-    // The text is not repeated: it may be a key that somebody put into the wrong place.
+    // The text is not repeated, because it may be a key that somebody put in the wrong place.
     parse(&text).ok_or_else(|| serde::de::Error::custom("not a duration like 500ms, 300s, 5m, 24h or 7d"))
 }
 
@@ -20,15 +20,16 @@ pub(super) fn deserialize_some<'de, D: Deserializer<'de>>(
     deserialize(deserializer).map(Some)
 }
 
-/// In the largest unit that leaves no rest.
+/// Uses the largest unit that gives a whole number.
 #[cfg(test)]
 pub(super) fn serialize<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    let ms = u64::try_from(duration.as_millis()).unwrap();
-    let (unit, unit_ms) = UNITS_MS.into_iter().find(|(_, unit_ms)| ms % unit_ms == 0).unwrap();
+    let ms = u64::try_from(duration.as_millis()).expect("a default is less than a million years");
+    let unit = UNITS_MS.into_iter().find(|(_, unit_ms)| ms % unit_ms == 0);
+    let (unit, unit_ms) = unit.expect("every number of milliseconds is divisible by 1");
     serializer.serialize_str(&format!("{}{unit}", ms / unit_ms))
 }
 
-fn parse(text: &str) -> Option<Duration> {
+pub(crate) fn parse(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (count, unit) = text.split_at(digits);
     let (_, unit_ms) = UNITS_MS.into_iter().find(|(name, _)| *name == unit)?;

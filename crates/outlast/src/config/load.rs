@@ -1,7 +1,7 @@
-//! Reads the settings: the file, then the environment, then `--set`. The later wins.
+//! Reads the settings: the file, then the environment, then `--set`. Later ones override earlier ones.
 //!
-//! An unknown key or a bad value stops the start with one line that names the key. Text that stands where
-//! something else belongs is not repeated in that line: it may be an API key in the wrong place.
+//! With an unknown key or an invalid value the server does not start, and one line names the key. That line
+//! does not repeat a value of the wrong type, because it may be an API key in the wrong place.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -11,16 +11,16 @@ use toml::{Table, Value};
 
 use super::Config;
 
-/// Our variables begin with this; `__` separates the levels.
+/// The prefix of our variables; `__` separates the levels.
 const ENVIRONMENT: &str = "OUTLAST_";
 
-/// Settings that have a better name now.
+/// Settings that were renamed: old name, new name.
 const RENAMED: &[(&str, &str)] = &[
     ("limits.subscribers_per_generation", "limits.followers_per_conversation"),
     ("timeouts.producer_silence", "timeouts.worker_silence"),
 ];
 
-/// What operators are told in place of a Rust type.
+/// Shown to operators instead of a Rust type.
 const NUMBER: &str = "expected a whole number";
 
 /// Where settings come from, in the order in which they are applied.
@@ -46,7 +46,7 @@ impl Config {
             None => Table::new(),
         };
         for (name, value) in sources.environment {
-            let Some(name) = name.to_str() else { continue }; // our names are all text
+            let Some(name) = name.to_str() else { continue }; // all our names are valid UTF-8
             if let Some(path) = name.strip_prefix(ENVIRONMENT).filter(|path| path.contains("__")) {
                 let value = value.to_str().with_context(|| format!("{name} is not valid UTF-8"))?;
                 let keys: Vec<String> = path.split("__").map(str::to_lowercase).collect();
@@ -74,7 +74,7 @@ fn read(file: &Path) -> anyhow::Result<Table> {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
         let column = before.chars().rev().take_while(|letter| *letter != '\n').count() + 1;
-        // Without the line itself, which the parser would show.
+        // Without the line itself, which the parser would show and which may contain a key.
         anyhow!("{} is not TOML: line {line}, column {column}: {}", file.display(), one_line(error.message()))
     })
 }
@@ -104,7 +104,7 @@ fn parse_key(text: &str) -> Option<Vec<String>> {
     Some(keys)
 }
 
-/// A value outside of a file. It is read as TOML if that gives one value, else it is text.
+/// A value from the environment or a flag: parsed as TOML if that gives a single value, otherwise a string.
 fn parse_value(text: &str) -> Value {
     let document = format!("value = {text}").parse::<Table>().ok().filter(|table| table.len() == 1);
     let value = document.and_then(|mut table| table.remove("value"));
@@ -117,7 +117,7 @@ fn nested(keys: Vec<String>, mut value: Value) -> Table {
     }
     match value {
         Value::Table(table) => table,
-        _ => Table::new(), // without keys there is nothing to set
+        _ => Table::new(), // no keys, nothing to set
     }
 }
 

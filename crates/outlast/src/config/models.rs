@@ -16,13 +16,13 @@ pub(crate) enum ModelConfig {
         #[serde(default, deserialize_with = "duration::deserialize_some")]
         pace: Option<Duration>,
     },
-    /// Any OpenAI-compatible address.
+    /// Any OpenAI-compatible API.
     Openai(Upstream),
     Anthropic(Upstream),
 }
 
 impl ModelConfig {
-    /// The address behind which the model is, if it is not part of this server.
+    /// The upstream of the model; `None` if it is built in.
     pub(crate) fn upstream(&self) -> Option<&Upstream> {
         match self {
             ModelConfig::Demo { .. } => None,
@@ -31,7 +31,7 @@ impl ModelConfig {
     }
 }
 
-/// A model behind an address.
+/// A model behind an API.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Upstream {
@@ -39,29 +39,29 @@ pub(crate) struct Upstream {
     pub(crate) base_url: Option<Secret>,
     /// The upstream's name for the model.
     pub(crate) model: String,
-    /// The variable that holds the key.
+    /// The environment variable that holds the key.
     pub(crate) api_key_env: Option<String>,
     /// The file that holds the key.
     pub(crate) api_key_file: Option<PathBuf>,
     /// Sent with every call.
     #[serde(default)]
     pub(crate) headers: BTreeMap<String, Secret>,
-    /// The most tokens an answer may have. A client can ask for fewer.
+    /// The maximum number of tokens in an answer. A client can ask for fewer.
     pub(crate) max_tokens: Option<u64>,
-    /// No byte for this long ends an attempt. The default is `timeouts.upstream_idle`.
+    /// An attempt fails if nothing arrives for this long. The default is `timeouts.upstream_idle`.
     #[serde(default, deserialize_with = "duration::deserialize_some")]
     pub(crate) idle_timeout: Option<Duration>,
     #[serde(default)]
     pub(crate) continuation: Continuation,
 }
 
-/// What happens to the text of an attempt that broke.
+/// What happens to the text of a failed attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Continuation {
     /// It is withdrawn and the answer starts over.
     #[default]
     Restart,
-    /// It stays and the model continues from the last word.
+    /// It is kept, and the model continues from the last word.
     Prefill,
 }

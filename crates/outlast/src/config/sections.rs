@@ -11,8 +11,8 @@ use serde::Deserialize;
 use super::duration;
 use crate::http::Hosts;
 
-/// A setting for something that is not built yet. It is accepted, so that one file serves this version and
-/// the next, and named at the start.
+/// A setting for something that is not implemented yet. It is accepted, so that one file works for this version
+/// and the next, and a log line at the start says that it has no effect.
 pub(super) type NotBuilt = Option<toml::Value>;
 
 #[derive(Debug, Deserialize)]
@@ -25,7 +25,7 @@ pub(crate) struct Server {
     pub(crate) allowed_hosts: Hosts,
 }
 
-/// The default, as `docs/settings.md` has it.
+/// The default, as written in `docs/settings.md`.
 #[cfg(test)]
 fn no_entries<S: serde::Serializer>(_: &Hosts, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq([""; 0])

@@ -30,7 +30,7 @@ fn told<T: std::fmt::Debug>(result: anyhow::Result<T>) -> String {
 }
 
 #[test]
-fn b7_the_environment_reaches_every_level() {
+fn b7_the_environment_can_set_every_level() {
     let config = load(&[
         ("OUTLAST_STORE__URL", "memory:"),
         ("OUTLAST_MODELS__DEFAULT__KIND", "openai"),
@@ -70,7 +70,7 @@ fn b7_every_setting_can_be_a_flag() {
 }
 
 #[test]
-fn b7_flags_win_over_the_environment_and_that_over_the_file() {
+fn b7_flags_override_the_environment_which_overrides_the_file() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), "[limits]\nbody_bytes = 1\nanswer_bytes = 1\nlive_generations = 1").unwrap();
     let flags = ["limits.body_bytes=3".to_owned()];
@@ -176,7 +176,7 @@ fn documented() -> BTreeMap<String, String> {
     rows
 }
 
-/// Every setting that has a default of its own, as `section.name`.
+/// Every setting that has a default, as `section.name`.
 fn defaults() -> BTreeMap<String, String> {
     let tree = toml::Table::try_from(Config::default()).unwrap();
     let mut rows = BTreeMap::new();
@@ -197,7 +197,7 @@ fn model_fields(kind: &str) -> Vec<String> {
 }
 
 #[test]
-fn b7_the_documented_settings_are_those_of_the_code_with_the_same_defaults() {
+fn b7_the_documented_settings_and_defaults_match_the_code() {
     let (models, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
         documented().into_iter().partition(|(name, _)| name.starts_with("models."));
     assert_eq!(others, defaults());

@@ -16,7 +16,7 @@ const POLICY: &str = "default-src 'self'; img-src 'self' data:; object-src 'none
 /// For files with a hash in their name, which never change.
 const IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
-/// Handles every path that is not an API route: a file of the app, or its page for the paths it makes up.
+/// Handles every path that is not an API route: a file of the app, or the page for the app's own routes.
 pub(crate) async fn file(method: Method, uri: Uri) -> Response {
     let path = uri.path().trim_start_matches('/');
     let found = find(path).or_else(|| is_page(path).then(|| find("index.html")).flatten());
@@ -35,7 +35,7 @@ fn find(path: &str) -> Option<(&'static str, &'static [u8])> {
     FILES.iter().find(|(name, _)| *name == path).copied()
 }
 
-/// The paths that the app's own router knows: the start page, a conversation, an inspected generation.
+/// The routes of the app itself: the start page, a conversation, an inspected generation.
 fn is_page(path: &str) -> bool {
     path.is_empty() || path.starts_with("c/") || path.starts_with("inspect/")
 }
@@ -67,7 +67,7 @@ fn content_type(name: &str) -> &'static str {
 }
 
 fn not_built() -> Response {
-    let text = "This server was built without the web app. `make run` builds both.\nThe API works all the same: see /openapi.json\n";
+    let text = "This server was built without the web app. `make run` builds both.\nThe API works without it; see /openapi.json\n";
     (StatusCode::NOT_FOUND, text).into_response()
 }
 
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_talks_to_its_own_server_alone() {
+    fn the_page_talks_only_to_its_own_server() {
         for word in ["unsafe", "blob:", "ws:", "wss:", "http", "*"] {
             assert!(!POLICY.contains(word), "{word}");
         }

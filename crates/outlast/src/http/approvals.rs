@@ -1,6 +1,5 @@
 //! A person's decision about a tool call that waits for it.
 
-use axum::extract::State;
 use outlast_core::{Decided, Decision, GenerationId};
 use outlast_engine::ToolDecision;
 use serde::Deserialize;
@@ -10,6 +9,7 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::body::{Json, RequestName, TwoIds};
+use super::caller::{Approve, Caller};
 use super::error::Problem;
 use super::free::{Sentences, Short};
 use super::generations::Outcome;
@@ -40,20 +40,21 @@ pub(crate) struct DecisionBody {
 ///
 /// The first decision counts.
 #[utoipa::path(post, path = "/v1/generations/{id}/approvals/{toolUseId}", operation_id = "submitApproval", tag = "Approvals",
+    security(("key" = ["approve"])),
     responses(
         (status = 200, body = Outcome, description = "Decided. The decision is durable."),
         (status = 409, description = "`already_decided`, `approval_changed` or `already_ended`."),
         (status = 429, description = "`limit_reached`: too many live generations."),
     ))]
 async fn submit(
-    State(app): State<App>,
+    caller: Caller<Approve>,
     TwoIds(id, tool_use_id): TwoIds<GenerationId, String>,
     Json(body): Json<DecisionBody>,
 ) -> Result<axum::Json<Outcome>, Problem> {
     let DecisionBody { decision, reason, always, hash, .. } = body;
-    let user = app.user();
+    let user = caller.user();
     let reason = reason.map(|Short(reason)| reason);
     let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };
     let decision = ToolDecision { tool_use_id, hash, decided };
-    Ok(axum::Json(app.engine().decide(&user, &id, decision).await?.into()))
+    Ok(axum::Json(caller.engine().decide(user, &id, decision).await?.into()))
 }

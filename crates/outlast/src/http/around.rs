@@ -1,4 +1,4 @@
-//! Around the API: health, what this server offers, and the description of the API itself.
+//! Health checks, capabilities, the list of models, and the OpenAPI document.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -9,6 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
+use super::caller::{Anyone, Caller};
 use super::error::Problem;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -42,14 +43,15 @@ async fn ready(State(app): State<App>) -> Result<axum::Json<Health>, Problem> {
     if app.draining() {
         return Err(Problem::draining());
     }
-    app.engine().check().await?;
+    app.0.engine.check().await?;
     Ok(axum::Json(Health { status: "ready" }))
 }
 
 /// This document
 #[utoipa::path(get, path = "/openapi.json", operation_id = "getOpenApi", tag = "Server",
+    security(("key" = [])),
     responses((status = 200, body = Object, description = "An OpenAPI 3.1 document.")))]
-async fn openapi() -> Response {
+async fn openapi(_caller: Caller<Anyone>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], super::openapi::DOCUMENT.as_str()).into_response()
 }
 
@@ -91,13 +93,13 @@ struct Capabilities {
     /// Where tools run.
     #[schema(value_type = String)]
     sandbox: &'static str,
-    /// The server tells somebody who is not watching that a generation ended.
+    /// The server notifies users who are not watching when a generation ends.
     notifications: bool,
 }
 
 #[derive(ToSchema)]
 #[schema(rename_all = "lowercase")]
-#[allow(dead_code)] // only its schema is used; the engine says which by name
+#[allow(dead_code)] // only its schema is used; the engine returns the name
 enum Durability {
     Commit,
     Debounce,
@@ -106,21 +108,22 @@ enum Durability {
 
 /// What this server offers
 #[utoipa::path(get, path = "/v1/capabilities", operation_id = "getCapabilities", tag = "Server",
+    security(("key" = [])),
     responses((status = 200, body = Capabilities, description = "What clients can rely on.")))]
-async fn capabilities(State(app): State<App>) -> axum::Json<Capabilities> {
+async fn capabilities(caller: Caller<Anyone>) -> axum::Json<Capabilities> {
     axum::Json(Capabilities {
         name: "outlast",
         version: env!("CARGO_PKG_VERSION"),
-        user: app.user().as_str().to_owned(),
+        user: caller.user().as_str().to_owned(),
         background: true,
         background_jobs: true,
         chat_completions: true,
         external_producers: true,
         protocols: &["outlast", "openai-chat-completions"],
         transports: &["sse", "websocket", "polling"],
-        durability: app.engine().durability(),
-        store: app.0.store.clone(),
-        models: app.engine().models(),
+        durability: caller.engine().durability(),
+        store: caller.app().0.store.clone(),
+        models: caller.engine().models(),
         tools: Vec::new(),
         approvals: true,
         sandbox: "none",
@@ -135,7 +138,7 @@ struct ModelList {
     data: Vec<Model>,
 }
 
-/// As OpenAI's libraries expect it. The settings do not say when a model was created.
+/// As OpenAI's libraries expect it. `created` is not known.
 #[derive(Serialize, ToSchema)]
 struct Model {
     id: String,
@@ -148,10 +151,11 @@ struct Model {
 
 /// List models
 #[utoipa::path(get, path = "/v1/models", operation_id = "listModels", tag = "Server",
+    security(("key" = [])),
     responses((status = 200, body = ModelList, description = "The models of the settings.")))]
-async fn models(State(app): State<App>) -> axum::Json<ModelList> {
+async fn models(caller: Caller<Anyone>) -> axum::Json<ModelList> {
     let model = |id| Model { id, object: "model", created: 0, owned_by: "outlast" };
-    let data = app.engine().models().into_iter().map(model).collect();
+    let data = caller.engine().models().into_iter().map(model).collect();
     axum::Json(ModelList { object: "list", data })
 }
 

@@ -1,4 +1,4 @@
-//! What clients send, checked: JSON bodies, ids in paths, and request ids.
+//! Extractors that check what clients send: JSON bodies, ids in paths, and request ids.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ use utoipa::ToSchema;
 use super::App;
 use super::error::Problem;
 
-/// A body must have arrived within this time. A client that needs longer holds a connection for nothing.
+/// A body must have arrived within this time, so that a slow client does not hold a connection.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Request ids are stored with every event of their generation.
+/// The maximum length of a request id, which is stored with every event of its generation.
 pub(crate) const REQUEST_ID_BYTES_MAX: usize = 200;
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
@@ -32,7 +32,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     async fn from_request(request: Request, app: &App) -> Result<Json<T>, Problem> {
         check_key(request.headers())?;
         let bytes = read(request, app.0.body_bytes).await?;
-        // An empty body is an empty object: all its fields may be optional.
+        // An empty body counts as an empty object, because all fields may be optional.
         let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes };
         parse(&bytes).map(Json)
     }
@@ -48,7 +48,7 @@ async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
 }
 
 pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // Serde would accept a list for an object, field by field.
+    // Serde would accept a list in place of an object.
     if bytes.trim_ascii_start().first() == Some(&b'[') {
         return Err(Problem::invalid("", "must be an object"));
     }
@@ -93,7 +93,7 @@ fn not_json(error: &serde_json::Error) -> Problem {
     Problem::bad_json(format!("the body is not valid JSON: {error}"))
 }
 
-/// The id in a path. One that is not UTF-8 names nothing.
+/// The id in a path. One that is not UTF-8 is not found.
 pub(crate) struct Id<T>(pub(crate) T);
 
 impl<T: for<'a> From<&'a str>> FromRequestParts<App> for Id<T> {

@@ -1,12 +1,11 @@
-//! OpenAI's chat completions over durable generations: every answer is a generation like any other, and a
-//! client that disconnects finds it again as a job.
+//! OpenAI's chat completions on top of durable generations: every answer is a generation like any other, and a
+//! client that was disconnected can find it as a job.
 
 mod body;
 mod chunks;
 mod stream;
 mod whole;
 
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use outlast_core::{DEPTH_MAX, GenerationId, GenerationStatus, Part, depth};
@@ -18,6 +17,7 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::body::Json;
+use super::caller::{Caller, Write};
 use super::error::{CompletionProblem, Problem};
 use super::free::too_deep;
 use super::jobs::JobStatus;
@@ -35,9 +35,9 @@ struct StartedJob {
     status: JobStatus,
 }
 
-/// A frame of a stream of chunks, as SSE parsers hand it on.
+/// A frame of a stream of chunks, as SSE parsers return it.
 #[derive(ToSchema)]
-#[allow(dead_code)] // only its schema is used: `chunks` writes the bytes
+#[allow(dead_code)] // only its schema is used; `chunks` writes the bytes
 struct ChunkFrame {
     /// A chunk of OpenAI's API, or `[DONE]`.
     data: String,
@@ -46,9 +46,9 @@ struct ChunkFrame {
 /// Create a chat completion
 ///
 /// OpenAI's chat completions. The answer is durable and continues if the client disconnects. With
-/// `background: true` the response comes at once and names the job. Options that no upstream may be given are
-/// refused.
+/// `background: true` the response is sent at once and names the job. Unsupported options are refused.
 #[utoipa::path(post, path = "/v1/chat/completions", operation_id = "createChatCompletion", tag = "Jobs",
+    security(("key" = ["write"])),
     responses(
         (status = 200, description = "The completion, or with `stream: true` its chunks, as OpenAI defines them.",
             content((Object = "application/json"), (ChunkFrame = "text/event-stream")),
@@ -74,33 +74,36 @@ struct ChunkFrame {
             description = "`limit_reached`, `draining` or `store_unavailable`."),
     ))]
 async fn complete(
-    State(app): State<App>,
+    caller: Result<Caller<Write>, Problem>,
     headers: HeaderMap,
     body: Result<Json<CompletionBody>, Problem>,
 ) -> Result<Response, CompletionProblem> {
+    let caller = caller?;
     let Json(body) = body.map_err(Problem::into_wrong)?;
     let delivery = body.delivery();
     let mut request = body.into_request(&headers)?;
     check_depth(&request)?;
     if let Some(thread) = &request.conversation {
-        request.conversation = Some(app.engine().thread(&app.user(), thread.as_str()).await?);
+        request.conversation = Some(caller.engine().thread(caller.user(), thread.as_str()).await?);
     }
     let named = request.request.is_some();
-    let started = app.engine().start(&app.user(), request).await.map_err(|error| match error {
+    let started = caller.engine().start(caller.user(), request).await.map_err(|error| match error {
         // It may have started.
         EngineError::Lost(_) => CompletionProblem::after_begin(error, named),
         error => error.into(),
     })?;
     let response = match delivery {
         Delivery::Background => Ok(accepted(&started)),
-        Delivery::Stream { include_usage } => stream::follow(&app, &started.generation, include_usage).await,
-        Delivery::Whole => whole::answer(&app, &started.generation).await,
+        Delivery::Stream { include_usage } => {
+            stream::follow(&caller, &started.generation, include_usage).await
+        }
+        Delivery::Whole => whole::answer(&caller, &started.generation).await,
     };
     let problem = |problem| CompletionProblem::after_begin(problem, named).into_response();
     Ok(with_names(response.unwrap_or_else(problem), &started)?)
 }
 
-/// What is stored of the prompt must be readable again.
+/// What is stored of the prompt must not be nested too deep to be read again.
 fn check_depth(request: &StartRequest) -> Result<(), Problem> {
     let Some(prompt) = &request.brief.prompt else { return Ok(()) };
     let inputs = prompt.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
@@ -138,7 +141,7 @@ fn with_names(mut response: Response, started: &Started) -> Result<Response, Eng
     Ok(response)
 }
 
-/// Whether nothing more comes without a person: the generation has ended, or was interrupted.
+/// Whether nothing more happens without a person: the generation has ended or was interrupted.
 fn is_settled(status: GenerationStatus) -> bool {
     status == GenerationStatus::Interrupted || !status.is_live()
 }

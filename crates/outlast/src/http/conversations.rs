@@ -1,6 +1,5 @@
 //! Conversations: create, list, read, change, delete.
 
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use outlast_core::{ConversationDocument, ConversationId, ConversationView, Message, Seq};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -11,12 +10,13 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::body::{Id, Json, RequestName, request_id};
+use super::caller::{Caller, Read, Write};
 use super::error::Problem;
 use super::free::{Metadata, Title};
 use super::query::{PageQuery, Query, Whole, limit};
 use super::streamed::StreamedJson;
 
-/// Messages of a view or page: by default more than a screen shows.
+/// The default number of messages in a view or page: more than a screen shows.
 pub(crate) const MESSAGES_USUAL: usize = 200;
 const MESSAGES_MAX: usize = 1_000;
 
@@ -32,11 +32,11 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 pub(crate) struct CreateConversation {
     title: Option<Title>,
     metadata: Option<Metadata>,
-    /// Idempotency key: repeating the request creates nothing twice.
+    /// Idempotency key: repeating the request creates nothing new.
     request_id: Option<RequestName>,
 }
 
-/// What is absent stays as it is.
+/// Absent fields are left unchanged.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct ConversationChange {
@@ -80,19 +80,20 @@ pub(crate) struct MessagePage {
 
 /// Create a conversation
 #[utoipa::path(post, path = "/v1/conversations", operation_id = "createConversation", tag = "Conversations",
+    security(("key" = ["write"])),
     responses(
         (status = 201, body = ConversationDocument, description = "Created, now or by an earlier request with the same id."),
         (status = 409, description = "`idempotency_conflict`."),
     ))]
 async fn create(
-    State(app): State<App>,
+    caller: Caller<Write>,
     headers: HeaderMap,
     Json(body): Json<CreateConversation>,
 ) -> Result<(StatusCode, axum::Json<ConversationDocument>), Problem> {
     let request = request_id(&headers, body.request_id);
     let (title, metadata) = (body.title.map(|Title(title)| title), body.metadata.map(Value::from));
-    let id = app.engine().create_conversation(&app.user(), title, metadata, request).await?;
-    let view = app.engine().view(&app.user(), &id, 0).await?;
+    let id = caller.engine().create_conversation(caller.user(), title, metadata, request).await?;
+    let view = caller.engine().view(caller.user(), &id, 0).await?;
     Ok((StatusCode::CREATED, axum::Json(view.conversation)))
 }
 
@@ -101,12 +102,13 @@ async fn create(
 /// Newest first.
 #[utoipa::path(get, path = "/v1/conversations", operation_id = "listConversations", tag = "Conversations",
     params(PageQuery),
+    security(("key" = ["read"])),
     responses((status = 200, body = ConversationPage, description = "One page.")))]
 async fn list(
-    State(app): State<App>,
+    caller: Caller<Read>,
     Query(page): Query<PageQuery>,
 ) -> Result<StreamedJson<ConversationPage>, Problem> {
-    let page = app.engine().conversations(&app.user(), page.paging()?).await?;
+    let page = caller.engine().conversations(caller.user(), page.paging()?).await?;
     Ok(StreamedJson(ConversationPage { data: page.data, next_cursor: page.next_cursor }))
 }
 
@@ -123,15 +125,16 @@ struct ViewQuery {
 /// Everything needed to show it: the newest messages, the running generation, and where its events continue.
 #[utoipa::path(get, path = "/v1/conversations/{id}", operation_id = "getConversation", tag = "Conversations",
     params(ViewQuery),
+    security(("key" = ["read"])),
     responses((status = 200, body = ConversationView, description = "The view.")))]
 async fn read(
-    State(app): State<App>,
+    caller: Caller<Read>,
     Id(id): Id<ConversationId>,
     Query(query): Query<ViewQuery>,
 ) -> Result<StreamedJson<ConversationView>, Problem> {
-    let id = app.engine().thread(&app.user(), id.as_str()).await?;
+    let id = caller.engine().thread(caller.user(), id.as_str()).await?;
     let limit = limit(query.limit, MESSAGES_USUAL, MESSAGES_MAX)?;
-    Ok(StreamedJson(app.engine().view(&app.user(), &id, limit).await?))
+    Ok(StreamedJson(caller.engine().view(caller.user(), &id, limit).await?))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -148,32 +151,34 @@ struct MessagesQuery {
 /// Read older messages
 #[utoipa::path(get, path = "/v1/conversations/{id}/messages", operation_id = "listMessages", tag = "Conversations",
     params(MessagesQuery),
+    security(("key" = ["read"])),
     responses((status = 200, body = MessagePage, description = "One page.")))]
 async fn messages(
-    State(app): State<App>,
+    caller: Caller<Read>,
     Id(id): Id<ConversationId>,
     Query(query): Query<MessagesQuery>,
 ) -> Result<StreamedJson<MessagePage>, Problem> {
-    let id = app.engine().thread(&app.user(), id.as_str()).await?;
+    let id = caller.engine().thread(caller.user(), id.as_str()).await?;
     let limit = limit(query.limit, MESSAGES_USUAL, MESSAGES_MAX)?;
     let before = query.before.map(|Whole(seq)| Seq(seq));
-    let (data, has_more) = app.engine().messages(&app.user(), &id, before, limit).await?;
+    let (data, has_more) = caller.engine().messages(caller.user(), &id, before, limit).await?;
     Ok(StreamedJson(MessagePage { data, has_more }))
 }
 
 /// Change title or metadata
 #[utoipa::path(patch, path = "/v1/conversations/{id}", operation_id = "updateConversation", tag = "Conversations",
+    security(("key" = ["write"])),
     responses((status = 200, body = ConversationDocument, description = "The conversation as it is now.")))]
 async fn update(
-    State(app): State<App>,
+    caller: Caller<Write>,
     Id(id): Id<ConversationId>,
     Json(body): Json<ConversationChange>,
 ) -> Result<axum::Json<ConversationDocument>, Problem> {
-    let id = app.engine().thread(&app.user(), id.as_str()).await?;
+    let id = caller.engine().thread(caller.user(), id.as_str()).await?;
     let title = body.title.map(|title| title.map(|Title(title)| title));
     let metadata = body.metadata.map(|metadata| metadata.map_or(Value::Null, Value::from));
-    app.engine().update_conversation(&app.user(), &id, title, metadata).await?;
-    let view = app.engine().view(&app.user(), &id, 0).await?;
+    caller.engine().update_conversation(caller.user(), &id, title, metadata).await?;
+    let view = caller.engine().view(caller.user(), &id, 0).await?;
     Ok(axum::Json(view.conversation))
 }
 
@@ -181,9 +186,10 @@ async fn update(
 ///
 /// Messages and events are removed; a running generation is cancelled.
 #[utoipa::path(delete, path = "/v1/conversations/{id}", operation_id = "deleteConversation", tag = "Conversations",
+    security(("key" = ["write"])),
     responses((status = 204, description = "Deleted.")))]
-async fn delete(State(app): State<App>, Id(id): Id<ConversationId>) -> Result<StatusCode, Problem> {
-    let id = app.engine().thread(&app.user(), id.as_str()).await?;
-    app.engine().delete_conversation(&app.user(), &id).await?;
+async fn delete(caller: Caller<Write>, Id(id): Id<ConversationId>) -> Result<StatusCode, Problem> {
+    let id = caller.engine().thread(caller.user(), id.as_str()).await?;
+    caller.engine().delete_conversation(caller.user(), &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,4 +1,4 @@
-//! Every refusal and failure as a response. Status codes live here and nowhere else.
+//! Turns every refusal and failure into a response. All status codes are in this file.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -8,12 +8,14 @@ use outlast_store::StoreError;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::auth::{AuthError, Scope};
+
 use super::problem::{About, Code, CompletionProblemDocument, ErrorObject, ProblemCode, ProblemDocument};
 
-/// How long a client should wait when a limit was reached. Most generations take longer; most bursts do not.
+/// How long a client should wait when a limit was reached. Most bursts are over by then.
 const RETRY_AFTER_SECONDS: u32 = 2;
 
-/// How much of what a client sent a refusal may repeat: one line.
+/// How much of a request a refusal may repeat: one line.
 const ECHO_CHARS_MAX: usize = 200;
 
 #[derive(Debug)]
@@ -59,6 +61,23 @@ impl Problem {
         Problem::new(StatusCode::FORBIDDEN, ProblemCode::ForeignOrigin, detail)
     }
 
+    /// No credential, or one that is not valid.
+    pub(crate) fn unauthenticated(detail: impl AsRef<str>) -> Problem {
+        Problem::new(StatusCode::UNAUTHORIZED, ProblemCode::Unauthenticated, detail)
+    }
+
+    pub(crate) fn through_proxy() -> Problem {
+        let detail = "the request came through a proxy, and this server has no keys: create one with \
+                      `outlast keys create`, or pass --insecure";
+        Problem::unauthenticated(detail)
+    }
+
+    /// The credential does not allow this.
+    pub(crate) fn forbidden(scope: Scope) -> Problem {
+        let detail = format!("this needs the scope {}, which the key does not have", scope.name());
+        Problem::new(StatusCode::FORBIDDEN, ProblemCode::Forbidden, detail)
+    }
+
     pub(crate) fn bad_header(detail: impl AsRef<str>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, detail)
     }
@@ -76,7 +95,7 @@ impl Problem {
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::Draining, "the server is shutting down")
     }
 
-    /// The body of a chat completion is wrong. OpenAI's API responds 400 where the native one responds 422.
+    /// A field of a chat completion is wrong. OpenAI's API uses 400 where the native one uses 422.
     pub(crate) fn wrong(field: &str, detail: impl std::fmt::Display) -> Problem {
         Problem::invalid(field, detail).into_wrong()
     }
@@ -88,7 +107,7 @@ impl Problem {
         self
     }
 
-    /// What was sent of an answer is withdrawn, which a stream of OpenAI's chunks cannot say.
+    /// The text sent so far is withdrawn, which OpenAI's chunks cannot express.
     pub(crate) fn retracted(job: &GenerationId) -> Problem {
         let detail = "what was sent so far has been withdrawn and the answer is being restarted";
         Problem::new(StatusCode::CONFLICT, ProblemCode::AttemptRetracted, detail).left_alone(job)
@@ -100,7 +119,7 @@ impl Problem {
         Problem { detail, ..self }.with(|about| about.job_id = Some(job.to_string()))
     }
 
-    /// Why a generation that has ended, or waits for a person, has no answer to give.
+    /// Why a generation that has ended, or waits for a person, has no answer.
     pub(crate) fn without_answer(document: &GenerationDocument) -> Problem {
         let reason = document.end_reason.clone().unwrap_or_default();
         let problem = match document.status {
@@ -239,9 +258,12 @@ impl Problem {
         if self.is_lack_of_room() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
         }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
         if self.status == StatusCode::PAYLOAD_TOO_LARGE {
-            // The rest of the body is not read, so nothing can follow it on this connection. A client that
-            // is not told would send its next request there and lose it.
+            // The rest of the body is not read, so this connection cannot be reused. Without this header a client
+            // would send its next request on it and lose the request.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -326,6 +348,15 @@ impl From<EngineError> for Problem {
     }
 }
 
+impl From<AuthError> for Problem {
+    fn from(error: AuthError) -> Problem {
+        match error {
+            AuthError::Missing | AuthError::Invalid => Problem::unauthenticated(error.to_string()),
+            AuthError::Store(error) => error.into(),
+        }
+    }
+}
+
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Problem {
         let detail = error.to_string();
@@ -340,7 +371,7 @@ fn unavailable(detail: &str) -> Problem {
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::StoreUnavailable, detail)
 }
 
-/// The log has the details; a client can do nothing with them.
+/// The details are logged, because a client can do nothing with them.
 fn broken(detail: &str) -> Problem {
     tracing::error!(detail, "stored data cannot be read");
     let told = "the server cannot read its stored data; its log says why";

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{self, Stream};
@@ -16,15 +15,18 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::auth::Principal;
+
 use super::App;
 use super::body::Id;
+use super::caller::{Caller, Read};
 use super::error::Problem;
 use super::query::{Query, Whole, limit};
 use super::streamed::{StreamedJson, json_pieces};
 
 /// A comment, which clients ignore and proxies take for traffic.
 pub(crate) const KEEP_ALIVE: Bytes = Bytes::from_static(b": keep-alive\n\n");
-/// Events on a page by default, and at most. Bytes limit a page too.
+/// The default and the maximum number of events on a page. Its size is limited too.
 const EVENTS_USUAL: usize = 100;
 const EVENTS_MOST: usize = 1_000;
 
@@ -42,7 +44,7 @@ pub(crate) struct EventsQuery {
     #[serde(default)]
     #[param(default = "sse", required = false)]
     format: Format,
-    /// Events of a page at most; more than 1000 means 1000.
+    /// The maximum number of events on a page; more than 1000 means 1000.
     #[param(value_type = Option<u64>, minimum = 1, default = 100)]
     limit: Option<Whole>,
 }
@@ -69,6 +71,7 @@ pub(crate) struct AfterQuery {
 /// From its first event, or after the given position; ends with the generation.
 #[utoipa::path(get, path = "/v1/generations/{id}/events", operation_id = "followGeneration", tag = "Events",
     params(EventsQuery),
+    security(("key" = ["read"])),
     responses(
         (status = 200, content((FrameSchema = "text/event-stream"), (EventPage = "application/json")),
             description = "The events, as a stream of frames or as one page."),
@@ -76,7 +79,7 @@ pub(crate) struct AfterQuery {
         (status = 429, description = "`limit_reached`: too many followers."),
     ))]
 pub(crate) async fn of_generation(
-    State(app): State<App>,
+    caller: Caller<Read>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
     Query(query): Query<EventsQuery>,
@@ -84,10 +87,10 @@ pub(crate) async fn of_generation(
     let after = cursor(&headers, query.after)?;
     let limit = limit(query.limit, EVENTS_USUAL, EVENTS_MOST)?;
     if query.format == Format::Json {
-        return page(&app, &id, after, limit).await;
+        return page(&caller, &id, after, limit).await;
     }
-    let events = app.engine().stream_generation(&app.user(), &id, after).await?;
-    Ok(event_stream(frames(events)))
+    let events = caller.engine().stream_generation(caller.user(), &id, after).await?;
+    Ok(event_stream(frames(events, caller.principal().clone())))
 }
 
 /// Follow a conversation
@@ -95,6 +98,7 @@ pub(crate) async fn of_generation(
 /// Stays open across generations. Without a position, the first event is a `snapshot`.
 #[utoipa::path(get, path = "/v1/conversations/{id}/events", operation_id = "followConversation", tag = "Events",
     params(AfterQuery),
+    security(("key" = ["read"])),
     responses(
         (status = 200, body = FrameSchema, content_type = "text/event-stream",
             description = "The events, as a stream of frames."),
@@ -102,16 +106,15 @@ pub(crate) async fn of_generation(
         (status = 429, description = "`limit_reached`: too many followers."),
     ))]
 pub(crate) async fn of_conversation(
-    State(app): State<App>,
+    caller: Caller<Read>,
     Id(id): Id<ConversationId>,
     headers: HeaderMap,
     Query(query): Query<AfterQuery>,
 ) -> Result<Response, Problem> {
-    let user = app.user();
-    let id = app.engine().thread(&user, id.as_str()).await?;
+    let id = caller.engine().thread(caller.user(), id.as_str()).await?;
     let after = cursor(&headers, query.after)?;
-    let events = app.engine().stream_conversation(&user, &id, after).await?;
-    Ok(event_stream(frames(events)))
+    let events = caller.engine().stream_conversation(caller.user(), &id, after).await?;
+    Ok(event_stream(frames(events, caller.principal().clone())))
 }
 
 /// The client's position: `?after=`, or `Last-Event-ID`, which browsers send when they reconnect.
@@ -124,7 +127,7 @@ fn cursor(headers: &HeaderMap, after: Option<Whole>) -> Result<Option<Seq>, Prob
     Ok(after.or(last).map(|Whole(seq)| Seq(seq)))
 }
 
-/// The events are the bytes of the log, as in every stream.
+/// The events have the same bytes as in the log and in every stream.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EventPage<'a> {
@@ -136,8 +139,13 @@ pub(crate) struct EventPage<'a> {
     ended: bool,
 }
 
-async fn page(app: &App, id: &GenerationId, after: Option<Seq>, limit: usize) -> Result<Response, Problem> {
-    let page = app.engine().events(&app.user(), id, after, limit).await?;
+async fn page(
+    caller: &Caller<Read>,
+    id: &GenerationId,
+    after: Option<Seq>,
+    limit: usize,
+) -> Result<Response, Problem> {
+    let page = caller.engine().events(caller.user(), id, after, limit).await?;
     let mut data: Vec<&RawValue> = Vec::with_capacity(page.records.len());
     for record in &page.records {
         match serde_json::from_slice(&record.bytes) {
@@ -151,25 +159,33 @@ async fn page(app: &App, id: &GenerationId, after: Option<Seq>, limit: usize) ->
 }
 
 /// The frames of a stream in SSE's form, until it is over for whatever reason: the client comes back with its
-/// position if it wants more.
-fn frames(events: EventStream) -> impl Stream<Item = Result<Bytes, Infallible>> {
+/// position if it wants more. A credential that is no longer valid is one reason.
+fn frames(events: EventStream, principal: Principal) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let unsent: VecDeque<Bytes> = VecDeque::new();
-    stream::unfold((events, unsent), |(mut events, mut unsent)| async move {
+    stream::unfold((events, principal, unsent), |(mut events, principal, mut unsent)| async move {
+        if principal.has_ended() {
+            return None;
+        }
         while unsent.is_empty() {
-            match events.next().await.ok()? {
+            let next = tokio::select! {
+                biased;
+                () = principal.ended() => return None,
+                next = events.next() => next,
+            };
+            match next.ok()? {
                 Frame::Events(batch) => unsent.push_back(batch.wire(encode)),
                 Frame::Snapshot(snapshot) => unsent.extend(encode_snapshot(&snapshot)),
                 Frame::KeepAlive => unsent.push_back(KEEP_ALIVE),
             }
         }
-        unsent.pop_front().map(|bytes| (Ok(bytes), (events, unsent)))
+        unsent.pop_front().map(|bytes| (Ok(bytes), (events, principal, unsent)))
     })
 }
 
-/// A frame of a stream, as SSE parsers hand it on.
+/// A frame of a stream, as SSE parsers return it.
 #[derive(ToSchema)]
 #[schema(as = EventFrame)]
-#[allow(dead_code)] // only its schema is used: `encode` writes the bytes of the log
+#[allow(dead_code)] // only its schema is used; `encode` writes the bytes of the log
 pub(crate) struct FrameSchema {
     /// The event's seq.
     id: String,
@@ -181,7 +197,7 @@ pub(crate) struct FrameSchema {
 }
 
 fn encode(batch: &Batch) -> Bytes {
-    /// More than `id`, `event` and `data` take.
+    /// More than `id:`, `event:`, `data:` and the line ends of a frame need.
     const FRAMING: usize = 64;
     let size = batch.records().iter().map(|record| record.bytes.len() + FRAMING).sum();
     let mut out = Vec::with_capacity(size);
@@ -206,10 +222,10 @@ fn encode_snapshot(snapshot: &Snapshot) -> Vec<Bytes> {
     pieces
 }
 
-/// A view as an event. It is not in the log: it stands for all events up to its seq.
+/// A view in the form of an event. It is not in the log; it replaces all events up to its seq.
 #[derive(ToSchema)]
 #[schema(as = SnapshotEvent, rename_all = "camelCase")]
-#[allow(dead_code)] // only its schema is used: the engine has the struct that is sent
+#[allow(dead_code)] // only its schema is used; the engine has the struct that is sent
 pub(crate) struct SnapshotSchema {
     seq: Seq,
     ts: Timestamp,
@@ -229,10 +245,10 @@ enum SnapshotType {
     Snapshot,
 }
 
-/// What a stream carries: the events of the log, or a snapshot in place of those that it leaves out.
+/// What a stream contains: the events of the log, or a snapshot that replaces some of them.
 #[derive(ToSchema)]
 #[serde(untagged)]
-#[allow(dead_code)] // only its schema is used: the bytes of the log are sent as they are
+#[allow(dead_code)] // only its schema is used; the bytes of the log are sent unchanged
 pub(crate) enum StreamEvent {
     Event(Box<Entry>),
     Snapshot(Box<SnapshotSchema>),

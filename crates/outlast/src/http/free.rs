@@ -1,5 +1,5 @@
-//! Values whose shape is the client's own affair. They are stored and shown to every follower, so they have a
-//! size and a depth.
+//! Values that the client chooses freely. They are stored and sent to every follower, so their size and depth are
+//! limited.
 
 use outlast_core::{DEPTH_MAX, depth};
 use serde::de::Error;
@@ -7,9 +7,10 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-/// Lists show titles: one line.
+/// The maximum size of a title, which lists show on one line.
 pub(crate) const TITLE_BYTES_MAX: usize = 1024;
-/// Metadata is in every document of its conversation or generation: labels, not content.
+/// The maximum size of metadata. It is part of every conversation or generation document, so it is for labels, not
+/// for content.
 pub(crate) const METADATA_BYTES_MAX: usize = 16 * 1024;
 /// Names of models and tools and codes of ends are words: documents and lists carry them.
 pub(crate) const WORD_BYTES_MAX: usize = 200;
@@ -17,7 +18,7 @@ pub(crate) const WORD_BYTES_MAX: usize = 200;
 pub(crate) const SENTENCES_BYTES_MAX: usize = 2048;
 /// Longer than any vendor allows.
 pub(crate) const TOOL_NAME_BYTES_MAX: usize = 256;
-/// A tool call's id is part of the path of its approval.
+/// The maximum length of a tool call's id, which is part of the path of its approval.
 pub(crate) const TOOL_USE_ID_BYTES_MAX: usize = 256;
 
 pub(crate) fn too_deep() -> String {
@@ -107,7 +108,7 @@ impl<'de> Deserialize<'de> for ToolName {
     }
 }
 
-/// The id of a tool call, which must be able to stand in a path: browsers and proxies resolve `.` and `..`.
+/// The id of a tool call. It must be usable in a path, and browsers and proxies resolve `.` and `..`.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(value_type = String, min_length = 1, max_length = 256, pattern = r"^(?!\.{1,2}$)[^\x00-\x1f\x7f-\x9f]+$")]
 pub(crate) struct ToolUseId(pub(crate) String);
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[derive(Deserialize)]
-    #[allow(dead_code)] // only whether it can be read matters
+    #[allow(dead_code)] // the test only checks whether it can be parsed
     struct Body {
         metadata: Option<Metadata>,
         free: Option<Free>,
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn i20_what_is_nested_deeper_than_64_levels_is_refused_and_named() {
+    fn i20_a_value_nested_deeper_than_64_levels_is_refused_and_named() {
         for levels in [65, 126, 128, 200, 10_000] {
             let (status, field) = refused(&format!("{{\"free\": {}}}", nested(levels))).unwrap();
             assert_eq!((status, field.split('[').next().unwrap()), (422, "free"), "{levels}");
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn i20_title_and_metadata_have_a_size() {
+    fn i20_title_and_metadata_have_a_size_limit() {
         let text = |bytes: usize| "x".repeat(bytes);
         let title = |bytes| refused(&format!("{{\"title\": \"{}\"}}", text(bytes)));
         assert_eq!((title(1024), title(1025)), (None, Some((422, "title".to_owned()))));
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_use_id_that_cannot_stand_in_a_path_is_refused() {
+    fn a_tool_use_id_that_cannot_be_used_in_a_path_is_refused() {
         let id = |id: &str| refused(&serde_json::json!({"id": id}).to_string());
         for wrong in ["", ".", "..", "a\nb", "\u{7f}", "\u{85}", &"x".repeat(257)] {
             assert_eq!(id(wrong), Some((422, "id".to_owned())), "{wrong:?}");

@@ -1,6 +1,5 @@
 //! Generations: start, read, list, cancel, resume, dismiss, retry.
 
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use outlast_core::{
     Brief, ConversationId, GenerationDocument, GenerationId, GenerationStatus, MessageId, Part, Producer,
@@ -15,6 +14,7 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::body::{Id, Json, NoFields, RequestName, request_id};
+use super::caller::{Caller, Read, Write};
 use super::error::Problem;
 use super::free::{Metadata, Short, Word};
 use super::query::{PageQuery, Query};
@@ -43,7 +43,7 @@ pub(crate) struct StartBody {
     /// One of `GET /v1/models`.
     #[schema(value_type = Option<String>, max_length = 200)]
     model: Option<Word>,
-    /// Idempotency key: repeating the request does nothing twice.
+    /// Idempotency key: repeating the request starts nothing new.
     request_id: Option<RequestName>,
     #[serde(default)]
     when_busy: WhenBusyName,
@@ -57,7 +57,7 @@ pub(crate) struct StartBody {
     producer: Option<Producer>,
 }
 
-/// What the user says. It must not be blank.
+/// The user's message. It must not be blank.
 #[derive(Deserialize, ToSchema)]
 #[serde(untagged)]
 #[schema(as = Content)]
@@ -147,7 +147,7 @@ impl StartBody {
     }
 }
 
-/// The generation that the request started, now or when it came first.
+/// The generation that this request, or the same request earlier, started.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct StartedGeneration {
@@ -200,21 +200,22 @@ pub(crate) struct GenerationPage {
 
 /// Start a generation
 ///
-/// The user's message is durable before the response is sent. The generation continues whatever the client
-/// does. With a request id the call can be repeated safely, even when it creates a conversation.
+/// The user's message is durable before the response is sent. The generation continues even if the client
+/// disconnects. With a request id the call can be repeated safely, even when it creates a conversation.
 #[utoipa::path(post, path = "/v1/generations", operation_id = "startGeneration", tag = "Generations",
+    security(("key" = ["write"])),
     responses(
         (status = 202, body = StartedGeneration, description = "Started, now or by an earlier request with the same id."),
-        (status = 404, description = "`not_found`: no such conversation."),
+        (status = 404, description = "`not_found`: the conversation does not exist."),
         (status = 409, description = "`conversation_busy` or `idempotency_conflict`."),
         (status = 429, description = "`limit_reached`."),
     ))]
 async fn start(
-    State(app): State<App>,
+    caller: Caller<Write>,
     headers: HeaderMap,
     Json(body): Json<StartBody>,
 ) -> Result<(StatusCode, axum::Json<StartedGeneration>), Problem> {
-    let started = app.engine().start(&app.user(), body.into_request(&headers)?).await?;
+    let started = caller.engine().start(caller.user(), body.into_request(&headers)?).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(started.into())))
 }
 
@@ -222,12 +223,13 @@ async fn start(
 ///
 /// The whole state in one response: polling works without a stream.
 #[utoipa::path(get, path = "/v1/generations/{id}", operation_id = "getGeneration", tag = "Generations",
+    security(("key" = ["read"])),
     responses((status = 200, body = GenerationDocument, description = "The generation.")))]
 async fn read(
-    State(app): State<App>,
+    caller: Caller<Read>,
     Id(id): Id<GenerationId>,
 ) -> Result<StreamedJson<GenerationDocument>, Problem> {
-    Ok(StreamedJson(app.engine().generation(&app.user(), &id).await?))
+    Ok(StreamedJson(caller.engine().generation(caller.user(), &id).await?))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -246,43 +248,46 @@ struct ListQuery {
 /// Newest first.
 #[utoipa::path(get, path = "/v1/generations", operation_id = "listGenerations", tag = "Generations",
     params(ListQuery, PageQuery),
+    security(("key" = ["read"])),
     responses((status = 200, body = GenerationPage, description = "One page.")))]
 async fn list(
-    State(app): State<App>,
+    caller: Caller<Read>,
     Query(query): Query<ListQuery>,
     Query(page): Query<PageQuery>,
 ) -> Result<StreamedJson<GenerationPage>, Problem> {
     let ListQuery { status, conversation_id } = query;
-    let page = app.engine().generations(&app.user(), conversation_id, status, page.paging()?).await?;
+    let page = caller.engine().generations(caller.user(), conversation_id, status, page.paging()?).await?;
     Ok(StreamedJson(GenerationPage { data: page.data, next_cursor: page.next_cursor }))
 }
 
 /// Cancel a generation
 ///
-/// The first cancel wins; a later one is told how the generation ended. Partial content is kept.
+/// The first cancel wins; a later one returns how the generation ended. Partial content is kept.
 #[utoipa::path(post, path = "/v1/generations/{id}/cancel", operation_id = "cancelGeneration", tag = "Generations",
+    security(("key" = ["write"])),
     responses((status = 200, body = Outcome, description = "How the generation ended.")))]
 async fn cancel(
-    State(app): State<App>,
+    caller: Caller<Write>,
     Id(id): Id<GenerationId>,
     Json(_body): Json<NoFields>,
 ) -> Result<axum::Json<Outcome>, Problem> {
-    Ok(axum::Json(app.engine().cancel(&app.user(), &id).await?.into()))
+    Ok(axum::Json(caller.engine().cancel(caller.user(), &id).await?.into()))
 }
 
 /// Resume an interrupted generation
 #[utoipa::path(post, path = "/v1/generations/{id}/resume", operation_id = "resumeGeneration", tag = "Generations",
+    security(("key" = ["write"])),
     responses(
         (status = 202, body = Outcome, description = "It continues."),
         (status = 409, description = "`not_interrupted`, `already_ended` or `external_producer`."),
         (status = 429, description = "`limit_reached`."),
     ))]
 async fn resume(
-    State(app): State<App>,
+    caller: Caller<Write>,
     Id(id): Id<GenerationId>,
     Json(_body): Json<NoFields>,
 ) -> Result<(StatusCode, axum::Json<Outcome>), Problem> {
-    let status = app.engine().resume(&app.user(), &id).await?;
+    let status = caller.engine().resume(caller.user(), &id).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(status.into())))
 }
 
@@ -290,23 +295,24 @@ async fn resume(
 ///
 /// Ends it as cancelled. Partial content is kept.
 #[utoipa::path(post, path = "/v1/generations/{id}/dismiss", operation_id = "dismissGeneration", tag = "Generations",
+    security(("key" = ["write"])),
     responses(
         (status = 200, body = Outcome, description = "It has ended."),
         (status = 409, description = "`not_interrupted` or `already_ended`."),
     ))]
 async fn dismiss(
-    State(app): State<App>,
+    caller: Caller<Write>,
     Id(id): Id<GenerationId>,
     Json(_body): Json<NoFields>,
 ) -> Result<axum::Json<Outcome>, Problem> {
-    Ok(axum::Json(app.engine().dismiss(&app.user(), &id).await?.into()))
+    Ok(axum::Json(caller.engine().dismiss(caller.user(), &id).await?.into()))
 }
 
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = RetryGeneration)]
 pub(crate) struct RetryBody {
-    /// `retry` drops the partial answer, `continue` keeps it.
+    /// `retry` withdraws the partial answer, `continue` keeps it.
     #[serde(default = "RetryBody::usual")]
     mode: RetryMode,
     request_id: Option<RequestName>,
@@ -322,18 +328,19 @@ impl RetryBody {
 ///
 /// Starts a new generation for the same message.
 #[utoipa::path(post, path = "/v1/generations/{id}/retry", operation_id = "retryGeneration", tag = "Generations",
+    security(("key" = ["write"])),
     responses(
         (status = 202, body = StartedGeneration, description = "The new generation."),
         (status = 409, description = "`not_retryable`, `conversation_busy` or `idempotency_conflict`."),
         (status = 429, description = "`limit_reached`."),
     ))]
 async fn retry(
-    State(app): State<App>,
+    caller: Caller<Write>,
     Id(id): Id<GenerationId>,
     headers: HeaderMap,
     Json(body): Json<RetryBody>,
 ) -> Result<(StatusCode, axum::Json<StartedGeneration>), Problem> {
     let request = request_id(&headers, body.request_id);
-    let started = app.engine().retry(&app.user(), &id, body.mode, request).await?;
+    let started = caller.engine().retry(caller.user(), &id, body.mode, request).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(started.into())))
 }

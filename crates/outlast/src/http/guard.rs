@@ -1,9 +1,9 @@
-//! Keeps other people's web pages away from this server.
+//! Refuses requests from web pages of other origins.
 //!
-//! A page of any origin can make a browser send requests here, with the user's network position and one day
-//! with their cookies. It cannot hide where it comes from: browsers send `Origin` and `Sec-Fetch-Site`, and a
-//! name that was pointed at this machine stands in `Host`. These three are compared on every request,
-//! WebSocket upgrades included, and no setting turns that off. Programs send none of them but `Host`.
+//! Any web page can make a browser send requests to this server, from inside the user's network. It cannot hide
+//! its origin: browsers send `Origin` and `Sec-Fetch-Site`, and if a page uses DNS to point its own name at this
+//! machine, that name is in `Host`. All three are checked on every request, WebSocket upgrades included, and no
+//! setting turns that off. Programs other than browsers send only `Host`.
 
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
@@ -35,7 +35,7 @@ pub(crate) async fn headers(request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    // No page of another origin may embed a response, or keep a handle on a window of the web app.
+    // No page of another origin may embed a response or keep a reference to a window of the web app.
     let same_origin = HeaderValue::from_static("same-origin");
     headers.insert(HeaderName::from_static("cross-origin-resource-policy"), same_origin.clone());
     headers.insert(HeaderName::from_static("cross-origin-opener-policy"), same_origin);
@@ -47,7 +47,7 @@ fn check(hosts: &Hosts, request: &Parts) -> Result<(), Problem> {
     let host = host(request)?;
     let Some(host) = Host::parse(host).filter(|host| hosts.contains(&host.name)) else {
         let detail = format!(
-            "{} is not a name of this server; if it should be, add it to server.allowed_hosts",
+            "{} is not an allowed host name; if it belongs to this server, add it to server.allowed_hosts",
             echo(host)
         );
         return Err(Problem::foreign_origin(detail));
@@ -55,24 +55,23 @@ fn check(hosts: &Hosts, request: &Parts) -> Result<(), Problem> {
     if let Some(origin) = single(&request.headers, &header::ORIGIN)?
         && !is_origin_of(origin, &host)
     {
-        let detail = format!("the origin {} is not the one in Host", echo(origin));
+        let detail = format!("the origin {} does not match the Host header", echo(origin));
         return Err(Problem::foreign_origin(detail));
     }
     match single(&request.headers, &SEC_FETCH_SITE)? {
         // `none`: a person typed the address or opened a bookmark.
         None | Some("same-origin" | "none") => Ok(()),
-        // Another site may link to the web app. `same-site` is no better: it is every port of this machine
-        // and every sibling of our domain.
+        // Another site may link to the web app. `same-site` is not trusted either: it includes every port of
+        // this machine and every sibling domain.
         Some(_) if is_page_visit(request) => Ok(()),
         Some(site) => {
-            let detail = format!("a request of a {} page is refused", echo(site));
+            let detail = format!("requests from a {} page are refused", echo(site));
             Err(Problem::foreign_origin(detail))
         }
     }
 }
 
-/// The name asked for. It stands in `Host`; a proxy's form of request repeats it in the request line, where it
-/// must be the same.
+/// The requested host. It is in `Host`; if the request line has an absolute URL, that must name the same host.
 fn host(request: &Parts) -> Result<&str, Problem> {
     let header = single(&request.headers, &header::HOST)?;
     let line = request.uri.authority().map(|authority| authority.as_str());
@@ -85,7 +84,7 @@ fn host(request: &Parts) -> Result<&str, Problem> {
     }
 }
 
-/// A header that may be given once: of two, each side of a proxy could believe another.
+/// A header that must not be given twice, because a proxy and this server could use different ones.
 fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
     let mut values = headers.get_all(name).iter();
     let first = values.next();
@@ -93,13 +92,13 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
         return Err(Problem::bad_header(format!("the header {name} is given twice")));
     }
     first.map(HeaderValue::to_str).transpose().map_err(|_| {
-        let detail = format!("the header {name} holds characters that it cannot have");
+        let detail = format!("the header {name} has invalid characters");
         Problem::bad_header(detail)
     })
 }
 
-/// Whether a page of this origin was served under this host. A TLS proxy adds `https` without our knowing, so
-/// the scheme decides only which port is left out.
+/// Whether a page of this origin was served under this host. Behind a TLS proxy the scheme differs, so it only
+/// determines the default port.
 fn is_origin_of(origin: &str, host: &Host) -> bool {
     let Some((scheme, rest)) = origin.split_once("://") else { return false };
     let usual = match scheme {
@@ -112,14 +111,14 @@ fn is_origin_of(origin: &str, host: &Host) -> bool {
     })
 }
 
-/// Whether somebody follows a link to the web app, which is no use of the API.
+/// Whether this is a visit of the web app by a link, not a use of the API.
 fn is_page_visit(request: &Parts) -> bool {
     let navigates = request.headers.get(SEC_FETCH_MODE).is_some_and(|mode| mode == "navigate");
     let reads = request.method == Method::GET || request.method == Method::HEAD;
     navigates && reads && !request.uri.path().starts_with("/v1")
 }
 
-/// What a client sent, short enough and escaped.
+/// Client input, shortened and escaped.
 fn echo(text: &str) -> String {
     format!("{:?}", text.chars().take(ECHO_CHARS).collect::<String>())
 }
@@ -178,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_ours_is_refused() {
+    fn a_foreign_host_name_is_refused() {
         for host in
             ["rebound.example:8787", "example.com", "[::1].evil", "127.0.0.1.evil.com", "localhost.evil"]
         {

@@ -1,15 +1,15 @@
-//! Which names this server answers to.
+//! The host names of this server.
 //!
-//! A web page can point a name of its own at this machine and then talk to it as "same origin". The browser
-//! still sends that name in `Host`, so only names that belong to this server are accepted there. `Host` is
-//! parsed strictly: whatever two parsers could read differently is refused.
+//! An attacker can point a host name at this machine by DNS, and a page under that name is then "same origin".
+//! The browser still sends that name in `Host`, so only names that belong to this server are accepted there.
+//! `Host` is parsed strictly: whatever two parsers could read differently is refused.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
 
-/// The names accepted in `Host`: this machine's own, and those that the operator allowed.
+/// The names accepted in `Host`: this machine's own, and those in `server.allowed_hosts`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(try_from = "Entries")]
 pub(crate) struct Hosts {
@@ -20,7 +20,7 @@ pub(crate) struct Hosts {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Pattern {
     Exact(Name),
-    /// Every name that ends with this; it begins with a dot.
+    /// Every name that ends with this suffix, which starts with a dot.
     Below(String),
 }
 
@@ -38,8 +38,7 @@ pub(crate) enum Name {
     Address(IpAddr),
 }
 
-/// `server.allowed_hosts` as it is written: a list, or one text with commas, which suits an environment
-/// variable.
+/// `server.allowed_hosts` as written: a list, or a string with commas for environment variables.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a list of names")]
 enum Entries {
@@ -47,13 +46,15 @@ enum Entries {
     List(Vec<String>),
 }
 
-/// An entry of `server.allowed_hosts` that cannot be one.
+/// An invalid entry of `server.allowed_hosts`.
 #[derive(Debug)]
 struct NotAHost;
 
 impl fmt::Display for NotAHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("each entry is a name without scheme and port, like chat.example.com or *.example.com")
+        f.write_str(
+            "each entry must be a name without scheme and port, like chat.example.com or *.example.com",
+        )
     }
 }
 
@@ -76,14 +77,14 @@ impl Hosts {
         Entries::Text(entries.to_owned()).try_into().unwrap()
     }
 
-    /// Also accepts IP addresses. A name can be pointed at somebody else's machine, an address cannot.
+    /// Also accepts any IP address. Unlike a name, an address cannot be pointed at another machine.
     pub(crate) fn with_any_address(self) -> Hosts {
         Hosts { any_address: true, ..self }
     }
 
     pub(crate) fn contains(&self, name: &Name) -> bool {
         let own = match name {
-            // Browsers resolve these to this machine without asking anybody.
+            // Browsers resolve these to this machine without DNS.
             Name::Dns(name) => name == "localhost" || name.ends_with(".localhost"),
             Name::Address(address) => self.any_address || address.is_loopback(),
         };
@@ -149,7 +150,7 @@ impl Name {
 }
 
 fn parse_port(text: &str) -> Option<u16> {
-    let digits = text.bytes().all(|byte| byte.is_ascii_digit()); // `parse` alone would take `+80`
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit()); // `parse` alone would accept `+80`
     text.parse().ok().filter(|port| digits && *port != 0)
 }
 
@@ -250,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_others_can_reach_is_found_by_its_address_but_by_no_foreign_name() {
+    fn an_exposed_server_accepts_its_address_but_no_foreign_name() {
         let hosts = Hosts::default().with_any_address();
         assert!(allows(&hosts, "192.168.0.7:8787") && allows(&hosts, "[fd00::7]:8787"));
         assert!(!allows(&hosts, "example.com"));
     }
 
     #[test]
-    fn an_entry_that_is_no_name_is_refused() {
+    fn an_invalid_entry_is_refused() {
         for entry in
             ["", "*", "*.", "*.*.com", "a.*.com", "http://a.com", "a.com:80", "a.com/", "*.1.2.3.4", "a b"]
         {

@@ -1,6 +1,5 @@
-//! Jobs: generations as clients of background completions know them. A job's id is its generation's.
+//! Jobs: generations as clients of background completions see them. A job has its generation's id.
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use outlast_core::{
@@ -14,6 +13,7 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::body::{Id, Json, NoFields};
+use super::caller::{Caller, Read, Write};
 use super::error::Problem;
 use super::events::{self, EventPage, EventsQuery, FrameSchema};
 use super::query::Query;
@@ -77,7 +77,7 @@ impl From<GenerationStatus> for JobStatus {
             GenerationStatus::Completed => JobStatus::Complete,
             GenerationStatus::Cancelled => JobStatus::Aborted,
             live if live.is_live() => JobStatus::Streaming,
-            // Whatever else is over must not look as if more would come.
+            // Any other ended job must not look as if it were still running.
             _ => JobStatus::Error,
         }
     }
@@ -85,11 +85,12 @@ impl From<GenerationStatus> for JobStatus {
 
 /// Read a job
 #[utoipa::path(get, path = "/v1/jobs/{id}", operation_id = "getJob", tag = "Jobs",
+    security(("key" = ["read"])),
     responses((status = 200, body = Job, description = "The job.")))]
-async fn read(State(app): State<App>, Id(id): Id<GenerationId>) -> Result<StreamedJson<Job>, Problem> {
-    let user = app.user();
-    let document = app.engine().generation(&user, &id).await?;
-    Ok(StreamedJson(Job::new(user, document)))
+async fn read(caller: Caller<Read>, Id(id): Id<GenerationId>) -> Result<StreamedJson<Job>, Problem> {
+    let user = caller.user();
+    let document = caller.engine().generation(user, &id).await?;
+    Ok(StreamedJson(Job::new(user.clone(), document)))
 }
 
 /// Follow a job
@@ -97,6 +98,7 @@ async fn read(State(app): State<App>, Id(id): Id<GenerationId>) -> Result<Stream
 /// The same events as those of its generation.
 #[utoipa::path(get, path = "/v1/jobs/{id}/events", operation_id = "followJob", tag = "Jobs",
     params(EventsQuery),
+    security(("key" = ["read"])),
     responses(
         (status = 200, content((FrameSchema = "text/event-stream"), (EventPage = "application/json")),
             description = "The events, as a stream of frames or as one page."),
@@ -104,12 +106,12 @@ async fn read(State(app): State<App>, Id(id): Id<GenerationId>) -> Result<Stream
         (status = 429, description = "`limit_reached`: too many followers."),
     ))]
 async fn follow(
-    state: State<App>,
+    caller: Caller<Read>,
     id: Id<GenerationId>,
     headers: HeaderMap,
     query: Query<EventsQuery>,
 ) -> Result<Response, Problem> {
-    events::of_generation(state, id, headers, query).await
+    events::of_generation(caller, id, headers, query).await
 }
 
 #[derive(Serialize, ToSchema)]
@@ -120,12 +122,13 @@ struct Aborted {
 
 /// Abort a job
 #[utoipa::path(post, path = "/v1/jobs/{id}/abort", operation_id = "abortJob", tag = "Jobs",
+    security(("key" = ["write"])),
     responses((status = 200, body = Aborted, description = "Whether this request ended the job.")))]
 async fn abort(
-    State(app): State<App>,
+    caller: Caller<Write>,
     Id(id): Id<GenerationId>,
     Json(_body): Json<NoFields>,
 ) -> Result<axum::Json<Aborted>, Problem> {
-    let cancelled = app.engine().cancel(&app.user(), &id).await?;
+    let cancelled = caller.engine().cancel(caller.user(), &id).await?;
     Ok(axum::Json(Aborted { aborted: cancelled.success }))
 }

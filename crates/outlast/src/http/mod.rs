@@ -1,9 +1,10 @@
-//! The native API over HTTP. Handlers translate; they never decide.
+//! The HTTP API. Handlers only translate between HTTP and the engine.
 
 mod app;
 mod approvals;
 mod around;
 mod body;
+mod caller;
 mod completions;
 mod conversations;
 mod error;
@@ -28,12 +29,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
-use outlast_core::UserId;
 use outlast_engine::Engine;
 use tokio_util::task::TaskTracker;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use hosts::Hosts;
+
+use crate::auth::Auth;
 
 /// What every handler can reach. Cheap to clone.
 #[derive(Clone)]
@@ -41,41 +43,46 @@ pub(crate) struct App(Arc<Inner>);
 
 struct Inner {
     engine: Engine,
+    auth: Auth,
     connections: TaskTracker,
     body_bytes: usize,
     hosts: Hosts,
     store: String,
+    /// Whether a proxy may pass requests on although nobody has to log in.
+    insecure: bool,
     draining: AtomicBool,
 }
 
+/// What an [`App`] is made of.
+pub(crate) struct AppParts {
+    pub(crate) engine: Engine,
+    pub(crate) auth: Auth,
+    pub(crate) connections: TaskTracker,
+    pub(crate) body_bytes: usize,
+    pub(crate) hosts: Hosts,
+    /// The kind of store.
+    pub(crate) store: String,
+    pub(crate) insecure: bool,
+}
+
 impl App {
-    pub(crate) fn new(
-        engine: Engine,
-        connections: TaskTracker,
-        store: &str,
-        body_bytes: usize,
-        hosts: Hosts,
-    ) -> App {
-        let (store, draining) = (store.to_owned(), AtomicBool::new(false));
-        App(Arc::new(Inner { engine, connections, body_bytes, hosts, store, draining }))
+    pub(crate) fn new(parts: AppParts) -> App {
+        let AppParts { engine, auth, connections, body_bytes, hosts, store, insecure } = parts;
+        let draining = AtomicBool::new(false);
+        App(Arc::new(Inner { engine, auth, connections, body_bytes, hosts, store, insecure, draining }))
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
-        &self.0.engine
+    pub(crate) fn auth(&self) -> &Auth {
+        &self.0.auth
     }
 
-    /// From now on `/readyz` says no.
+    /// From now on `/readyz` returns 503.
     pub(crate) fn drain(&self) {
         self.0.draining.store(true, Ordering::SeqCst);
     }
 
     fn draining(&self) -> bool {
         self.0.draining.load(Ordering::SeqCst)
-    }
-
-    /// Who asks. Without keys there is one user, on this machine.
-    fn user(&self) -> UserId {
-        UserId::from("local")
     }
 }
 
@@ -89,8 +96,8 @@ pub(crate) fn router(app: App) -> Router {
         .with_state(app)
 }
 
-/// What a connection beyond `limits.connections` gets. The process is alive, and whoever restarts it when it
-/// is not must hear that.
+/// The responses on a connection beyond `limits.connections`. `/healthz` still works there, so that a supervisor
+/// does not restart a busy server.
 pub(crate) fn full() -> Router {
     Router::new()
         .route("/healthz", axum::routing::get(around::alive))
@@ -98,7 +105,7 @@ pub(crate) fn full() -> Router {
         .layer(from_fn(guard::headers))
 }
 
-/// Every route with its description. A handler's own file registers both together.
+/// Every route with its description, which are registered together in the handler's file.
 fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(openapi::frame())
         .merge(around::router())

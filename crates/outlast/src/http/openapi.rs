@@ -1,5 +1,4 @@
-//! The OpenAPI document. Handlers describe themselves; this file adds what holds for all of them, so that no
-//! handler has to repeat it.
+//! The OpenAPI document. Handlers describe themselves; this file adds what is common to all of them.
 
 use std::sync::LazyLock;
 
@@ -42,8 +41,8 @@ pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
         (name = "Conversations", description = "Conversations and their messages."),
         (name = "Events", description = "Follow what happens, by SSE, polling or WebSocket."),
         (name = "Approvals", description = "Decide about tool calls."),
-        (name = "Workers", description = "Produce answers elsewhere."),
-        (name = "Jobs", description = "Chat completions, also in the background."),
+        (name = "Workers", description = "Produce answers outside the server."),
+        (name = "Jobs", description = "Chat completions, in the foreground or in the background."),
         (name = "Server", description = "Health, capabilities, models."),
     ),
     components(schemas(Format, ProblemDocument, StreamEvent)),
@@ -60,6 +59,7 @@ fn complete(document: &mut OpenApi) {
         for (method, operation) in operations(item) {
             parameters(path, method, operation);
             problems(path, operation);
+            security(operation);
             if let Some(RefOr::T(body)) = &mut operation.request_body {
                 body.required =
                     Some(if needs_fields(body, components) { Required::True } else { Required::False });
@@ -67,18 +67,25 @@ fn complete(document: &mut OpenApi) {
         }
     }
     let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
-        "An API key or a JWT. A server without keys serves one user, `local`, and needs none.",
+        "An API key. The names beside it are the scopes that it needs. A server without keys serves one user, \
+         `local`, and needs none.",
     ));
     for name in ["Event", "Part"] {
         components.schemas.get_mut(name).into_iter().for_each(camel_case);
     }
     components.schemas.get_mut("WorkerEvent").into_iter().for_each(close);
     components.add_security_scheme("key", SecurityScheme::Http(key.build()));
-    let nobody = SecurityRequirement::default();
-    document.security = Some(vec![nobody, SecurityRequirement::new("key", [""; 0])]);
 }
 
-/// The fields of an enum's variants: utoipa does not know serde's `rename_all_fields`.
+/// A server without keys asks nobody. What never needs a key says so.
+fn security(operation: &mut Operation) {
+    match &mut operation.security {
+        Some(keys) => keys.insert(0, SecurityRequirement::default()),
+        None => operation.security = Some(Vec::new()),
+    }
+}
+
+/// Renames the fields of enum variants, because utoipa ignores serde's `rename_all_fields`.
 fn camel_case(schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::OneOf(one)) => one.items.iter_mut().for_each(camel_case),
@@ -103,7 +110,7 @@ fn camel(name: &str) -> String {
     })
 }
 
-/// No fields beside those of the variants: utoipa does not know serde's `deny_unknown_fields` for them.
+/// Allows no other fields in enum variants, because utoipa ignores serde's `deny_unknown_fields` there.
 fn close(schema: &mut RefOr<Schema>) {
     match schema {
         RefOr::T(Schema::OneOf(one)) => one.items.iter_mut().for_each(close),
@@ -114,7 +121,7 @@ fn close(schema: &mut RefOr<Schema>) {
     }
 }
 
-/// An empty body stands for an object without fields.
+/// Whether the body is required; an empty body counts as an empty object.
 fn needs_fields(body: &RequestBody, components: &Components) -> bool {
     let content = body.content.values().find_map(|content| match content {
         RefOr::T(content) => content.schema.as_ref(),
@@ -139,7 +146,7 @@ fn operations(item: &mut PathItem) -> Vec<(&'static str, &mut Operation)> {
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?))).collect()
 }
 
-/// The ids in the path, and the headers that a whole class of routes understands.
+/// The ids in the path, and the headers that many routes accept.
 fn parameters(path: &str, method: &str, operation: &mut Operation) {
     let streams = operation.responses.responses.values().any(|response| match response {
         RefOr::T(response) => response.content.contains_key("text/event-stream"),
@@ -173,7 +180,7 @@ fn idempotency_key() -> Parameter {
     ParameterBuilder::new()
         .name("Idempotency-Key")
         .parameter_in(ParameterIn::Header)
-        .description(Some("The same as `requestId` in a body, which wins. Repeating it does nothing twice."))
+        .description(Some("The same as `requestId` in the body, which takes precedence. Repeating a request does nothing twice."))
         .schema(Some(schema))
         .build()
 }
@@ -186,14 +193,17 @@ fn last_event_id() -> Parameter {
     ParameterBuilder::new()
         .name("Last-Event-ID")
         .parameter_in(ParameterIn::Header)
-        .description(Some("The same as `after`, as browsers send it when they reconnect."))
+        .description(Some("The same as `after`; browsers send it when they reconnect."))
         .schema(Some(schema))
         .build()
 }
 
-/// Problems that every route of a kind can respond with, and the document that all of them carry.
+/// The problems that every route of a kind can return, and their document.
 fn problems(path: &str, operation: &mut Operation) {
-    let mut common = vec![("403", "`foreign_origin`.")];
+    let mut common = vec![("403", "`foreign_origin`, or `forbidden`: the key lacks a scope.")];
+    if operation.security.is_some() {
+        common.push(("401", "`unauthenticated`."));
+    }
     if path.contains('{') {
         common.push(("404", "`not_found`: not found, or it belongs to another user."));
     }

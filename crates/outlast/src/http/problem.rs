@@ -1,4 +1,4 @@
-//! Problem documents (RFC 9457) as clients read them: the fields, and what each code means.
+//! Problem documents (RFC 9457): their fields, and what each code means.
 
 use outlast_core::GenerationStatus;
 use serde::Serialize;
@@ -117,7 +117,7 @@ pub(crate) enum Code {
     OfGeneration(String),
 }
 
-// By hand: a derived schema would say that exactly one of the two fits.
+// Written by hand, because a derived schema would require that exactly one of the two matches.
 impl PartialSchema for Code {
     fn schema() -> RefOr<Schema> {
         let known = Ref::from_schema_name(ProblemCode::name());
@@ -135,6 +135,8 @@ impl ToSchema for Code {
 /// - `invalid_json` 400: the body is not JSON.
 /// - `invalid_request` 422: a field or parameter is unknown, missing or wrong; `field` names it. Also 400: the
 ///   request was cut off, or does not ask for a WebSocket where one is needed.
+/// - `unauthenticated` 401: the request has no credential, or one that is not valid.
+/// - `forbidden` 403: the key does not have the scope that this needs.
 /// - `foreign_origin` 403: the request comes from a web page of another origin.
 /// - `not_found` 404: not found, or it belongs to another user.
 /// - `method_not_allowed` 405: this path does not support the method.
@@ -171,6 +173,8 @@ impl ToSchema for Code {
 pub(crate) enum ProblemCode {
     InvalidJson,
     InvalidRequest,
+    Unauthenticated,
+    Forbidden,
     ForeignOrigin,
     NotFound,
     MethodNotAllowed,

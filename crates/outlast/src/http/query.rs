@@ -11,7 +11,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::App;
 use super::error::Problem;
 
-/// A query, read into a struct. A wrong value is 422 and named.
+/// A query, parsed into a struct. A wrong value is 422, and the problem names it.
 pub(crate) struct Query<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
@@ -30,7 +30,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     }
 }
 
-/// A position or a count, in a query or in a body. JSON does not tell `2` from `2.0`.
+/// A position or a count, in a query or in a body. In JSON, `2` and `2.0` are the same number.
 #[derive(Clone, Copy, Debug, PartialEq, ToSchema)]
 #[schema(value_type = u64)]
 pub(crate) struct Whole(pub(crate) u64);
@@ -78,7 +78,7 @@ impl Visitor<'_> for ReadWhole {
     }
 }
 
-/// How many of a list: `default` if the client does not say, and never more than `most`.
+/// The number of entries to return: `default` if the client does not say, and at most `most`.
 pub(crate) fn limit(asked: Option<Whole>, default: usize, most: usize) -> Result<usize, Problem> {
     match asked {
         Some(Whole(0)) => Err(Problem::invalid("limit", "must be at least 1")),
@@ -87,11 +87,10 @@ pub(crate) fn limit(asked: Option<Whole>, default: usize, most: usize) -> Result
     }
 }
 
-/// Entries of a list: a screenful by default, and no more than a client can want at once.
+/// The default number of entries on a page: about a screen; the maximum follows.
 const PAGE_DEFAULT: usize = 50;
 const PAGE_MAX: usize = 200;
 
-/// Which page of a list.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PageQuery {

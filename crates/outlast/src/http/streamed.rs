@@ -1,4 +1,4 @@
-//! JSON of any size, sent in pieces.
+//! Large JSON responses, sent in pieces.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,11 +9,10 @@ use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Serialize;
 
-/// A piece is freed as soon as the connection has taken it, so a slow client holds only the rest.
+/// A piece is freed as soon as it is written to the connection, so a slow client holds only the rest.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A JSON response that is never one large buffer. What it may hold in total is limited by whoever makes the
-/// value.
+/// A JSON response that is never one large buffer. The caller limits its total size.
 pub(crate) struct StreamedJson<T>(pub(crate) T);
 
 impl<T: Serialize> IntoResponse for StreamedJson<T> {
@@ -33,7 +32,8 @@ impl<T: Serialize> IntoResponse for StreamedJson<T> {
 /// A value as JSON, in pieces of at most `PIECE_BYTES`.
 pub(crate) fn json_pieces(value: &impl Serialize) -> Vec<Bytes> {
     let mut pieces = Pieces::default();
-    serde_json::to_writer(&mut pieces, value).expect("our own types have string keys and memory never fails");
+    serde_json::to_writer(&mut pieces, value)
+        .expect("our own types have string keys, and memory cannot fail");
     pieces.full.push(pieces.open.into());
     pieces.full
 }

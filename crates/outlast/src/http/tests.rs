@@ -1,9 +1,10 @@
-//! The OpenAPI document is compared with its snapshot, and every route in it is called. The files beside this
-//! one test single parts of the API.
+//! Compares the OpenAPI document with its snapshot, and calls every route in it. The submodules test single parts
+//! of the API.
 
 mod completions;
 mod conversations;
 mod jobs;
+mod walls;
 mod workers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use axum::response::Response;
+use futures_util::FutureExt;
 use futures_util::stream::{self, StreamExt};
 use http_body_util::BodyExt;
 use outlast_core::Event;
@@ -24,41 +26,46 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
 use super::openapi::DOCUMENT;
-use super::{App, Hosts, router};
+use super::{App, AppParts, Hosts, router};
+use crate::auth::Auth;
 
-/// A body of a request may have this many bytes here.
+/// The maximum size of a request body in these tests.
 const BODY_BYTES: usize = 4096;
 
 struct Server {
     engine: Engine,
+    store: Arc<MemoryStore>,
+    app: App,
     router: Router,
 }
 
 impl Server {
     fn new() -> Server {
-        // Slow enough to be under way for as long as a test looks at it.
+        // Slow enough to be still running while a test looks at it.
         Server::with(DemoModel::with_pace(Duration::from_secs(5)), Settings::default())
     }
 
     fn with(model: impl Model, settings: Settings) -> Server {
         let model: Arc<dyn Model> = Arc::new(model);
+        let (store, clock) = (Arc::new(MemoryStore::new()), Clock::simulated(Clock::System.now()));
         let engine = Engine::new(Parts {
-            store: Arc::new(MemoryStore::new()),
+            store: store.clone(),
             models: Models::new(BTreeMap::from([("default".to_owned(), model)])),
             settings,
-            clock: Clock::simulated(Clock::System.now()), // a test may pause it
+            clock, // a test may pause it
             ids: Ids::Random,
         });
-        Server {
-            router: router(App::new(
-                engine.clone(),
-                TaskTracker::new(),
-                "memory",
-                BODY_BYTES,
-                Hosts::default(),
-            )),
-            engine,
-        }
+        let auth = Auth::open(store.clone(), clock).now_or_never().expect("memory answers at once").unwrap();
+        let app = App::new(AppParts {
+            engine: engine.clone(),
+            auth,
+            connections: TaskTracker::new(),
+            body_bytes: BODY_BYTES,
+            hosts: Hosts::default(),
+            store: "memory".to_owned(),
+            insecure: false,
+        });
+        Server { router: router(app.clone()), app, store, engine }
     }
 
     async fn ask(&self, method: &str, path: &str, body: impl Into<Body>) -> Response {
@@ -78,7 +85,7 @@ impl Server {
 }
 
 impl Server {
-    /// POST of JSON, and the answer as JSON.
+    /// Sends JSON by POST, and returns the status and the JSON of the response.
     async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
         let response = self.ask("post", path, body.to_string()).await;
         (response.status().as_u16(), read(response).await)
@@ -89,7 +96,7 @@ impl Server {
         (response.status().as_u16(), read(response).await)
     }
 
-    /// A generation of somebody else, in a conversation of that name.
+    /// A generation of another user, in a conversation with this name.
     async fn foreign(&self, conversation: &str) -> outlast_engine::Started {
         let said = vec![outlast_core::Part::Text { text: "mine".to_owned() }];
         let request = outlast_engine::StartRequest {
@@ -134,7 +141,7 @@ fn walk(value: &Value, look: &mut impl FnMut(&serde_json::Map<String, Value>)) {
     }
 }
 
-/// Shows every change of the API in a review. `UPDATE=1 cargo test` writes the file anew.
+/// Makes every change of the API visible in a review. `UPDATE=1 cargo test` updates the file.
 #[test]
 fn the_document_is_the_one_checked_in() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json");
@@ -145,7 +152,7 @@ fn the_document_is_the_one_checked_in() {
     let line = kept.lines().zip(DOCUMENT.lines()).position(|(kept, made)| kept != made);
     assert!(
         kept == *DOCUMENT,
-        "openapi.json differs from line {line:?} on; run with UPDATE=1 and look at the diff"
+        "openapi.json differs from line {line:?} on; run with UPDATE=1 and review the diff"
     );
 }
 
@@ -156,7 +163,7 @@ async fn every_route_of_the_document_is_served() {
     assert_eq!(started.status(), StatusCode::ACCEPTED);
     let started = read(started).await;
     let id = |name: &str| started[name].as_str().unwrap().to_owned();
-    // Deleting comes last: the others need something to answer about.
+    // Deleting comes last, because the other routes need what it deletes.
     let (deleting, others): (Vec<_>, Vec<_>) =
         routes().into_iter().partition(|(method, _)| method == "delete");
     for (method, path) in others.iter().chain(&deleting) {
@@ -173,14 +180,14 @@ async fn every_route_of_the_document_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_that_does_not_end_is_not_waited_for_for_ever() {
+async fn a_body_that_does_not_end_times_out() {
     let begun = stream::iter([Ok::<_, std::io::Error>("{")]).chain(stream::pending());
     let answer = Server::new().problem("post", "/v1/generations", Body::from_stream(begun)).await;
     assert_eq!(answer, (400, "invalid_request".to_owned()));
 }
 
 #[tokio::test]
-async fn what_nobody_can_serve_is_refused_with_a_problem_document() {
+async fn requests_that_cannot_be_served_get_a_problem_document() {
     let server = Server::new();
     for (method, path, body, expected) in [
         ("get", "/v1/nowhere", String::new(), (404, "not_found")),
@@ -220,7 +227,7 @@ async fn what_is_wrong_with_a_body_is_named_and_nothing_of_the_code_is() {
 }
 
 #[tokio::test]
-async fn every_post_may_have_a_name() {
+async fn every_post_may_have_a_request_id() {
     let server = Server::new();
     let posts = routes().into_iter().filter(|(method, _)| method == "post");
     for (method, path) in posts {
@@ -253,7 +260,7 @@ fn the_document_describes_every_kind_of_event() {
     assert_eq!(kinds, Event::KINDS.iter().map(|kind| (*kind).to_owned()).collect());
 }
 
-/// The schemas are derived from Rust types, the fixtures are bytes of real logs: both must name the same fields.
+/// The schemas are derived from Rust types, and the fixtures are bytes of real logs. Both must have the same fields.
 #[test]
 fn the_document_describes_every_event_of_the_fixtures() {
     let document = document();
@@ -276,7 +283,7 @@ fn the_document_describes_every_event_of_the_fixtures() {
     assert!(seen.len() > 15, "{seen:?}");
 }
 
-/// The fields that an object may have, and those that it must have.
+/// The optional and the required fields of an object.
 fn fields(document: &Value, schema: &Value) -> (BTreeSet<String>, BTreeSet<String>) {
     if let Some(reference) = schema["$ref"].as_str() {
         return fields(document, document.pointer(reference.trim_start_matches('#')).unwrap());
@@ -295,7 +302,7 @@ fn fields(document: &Value, schema: &Value) -> (BTreeSet<String>, BTreeSet<Strin
 }
 
 #[test]
-fn every_reference_in_the_document_leads_somewhere() {
+fn every_reference_in_the_document_resolves() {
     let document = document();
     let mut count = 0;
     walk(&document, &mut |fields| {

@@ -1,9 +1,8 @@
-//! The WebSocket of a conversation: the same events as in every stream one way, commands the other way.
+//! The WebSocket of a conversation: the same events as in every stream, and commands from the client.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code};
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
@@ -18,18 +17,20 @@ use tokio::time::{Instant, timeout, timeout_at};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::auth::Scope;
+
 use super::App;
 use super::body::{Id, RequestName, parse};
+use super::caller::{Caller, Read};
 use super::error::Problem;
 use super::free::{Sentences, Short};
 use super::generations::{Outcome, StartBody, StartedGeneration};
 
 /// A client must send `hello` within this time, or the connection is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
-/// A client that takes nothing for this long is dropped. It can come back with its position.
+/// A client that reads nothing for this long is dropped. It can reconnect with its position.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a client may send.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Frame {
@@ -69,28 +70,36 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 
 /// Connect by WebSocket
 ///
-/// The same events as everywhere, and commands in return. PROTOCOL.md describes the frames.
+/// The same events as in the other streams, and commands from the client. PROTOCOL.md describes the frames.
 #[utoipa::path(get, path = "/v1/conversations/{id}/ws", operation_id = "connectConversation", tag = "Events",
+    security(("key" = ["read"])),
     responses(
-        (status = 101, description = "Speaks WebSocket from here on."),
+        (status = 101, description = "Switching to the WebSocket protocol."),
         (status = 400, description = "`invalid_request`: not a WebSocket handshake."),
     ))]
 async fn connect(
-    State(app): State<App>,
+    caller: Caller<Read>,
     Id(id): Id<ConversationId>,
     upgrade: Result<WebSocketUpgrade, axum::extract::ws::rejection::WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
+    let id = caller.engine().thread(caller.user(), id.as_str()).await?;
+    caller.engine().view(caller.user(), &id, 0).await?;
     let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;
-    let id = app.engine().thread(&app.user(), id.as_str()).await?;
-    app.engine().view(&app.user(), &id, 0).await?;
-    let upgrade = upgrade.max_message_size(app.0.body_bytes).max_frame_size(app.0.body_bytes);
+    let limit = caller.app().0.body_bytes;
+    let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     // The server waits for sessions when it stops, like for every other connection.
-    let counted = app.0.connections.token();
+    let counted = caller.app().0.connections.token();
     let session = move |socket| async move {
-        let mut session = Session { app, id, socket };
+        let mut session = Session { caller, id, socket };
         // Whatever ends the session, the client comes back with its last position.
-        if let Err(Gone::Stopping) = session.serve().await {
-            session.say_goodbye().await;
+        match session.serve().await {
+            Err(Gone::Stopping) => {
+                session.say_goodbye(close_code::AWAY, "the server is stopping; reconnect").await;
+            }
+            Err(Gone::Revoked) => {
+                session.say_goodbye(close_code::POLICY, "the API key is no longer valid").await;
+            }
+            Ok(()) | Err(Gone::Client) => {}
         }
         drop(counted);
     };
@@ -98,33 +107,36 @@ async fn connect(
 }
 
 struct Session {
-    app: App,
+    caller: Caller<Read>,
     id: ConversationId,
     socket: WebSocket,
 }
 
-/// Why a session is over.
+/// Why a session ended.
 enum Gone {
-    /// The client went away, stalled, or broke the protocol; or the conversation cannot be read.
+    /// The client disconnected, stalled, or violated the protocol; or the conversation cannot be read.
     Client,
     /// The server is stopping.
     Stopping,
+    /// The credential that opened it is no longer valid.
+    Revoked,
 }
 
 impl Session {
     async fn serve(&mut self) -> Result<(), Gone> {
-        let stopping = self.app.engine().stopping();
+        let (stopping, caller) = (self.caller.engine().stopping(), self.caller.clone());
         let mut events = self.greet().await?;
         let mut unsent: VecDeque<Record> = VecDeque::new();
         loop {
             tokio::select! {
                 biased;
                 () = stopping.cancelled() => return Err(Gone::Stopping),
+                () = caller.principal().ended() => return Err(Gone::Revoked),
                 received = self.socket.recv() => match received {
                     Some(Ok(message)) => self.receive(message).await?,
                     Some(Err(_)) | None => return Err(Gone::Client),
                 },
-                // One by one: a cancel must not wait behind a page of events on a slow line.
+                // One by one, so that a cancel need not wait behind a page of events on a slow connection.
                 Some(record) = async { unsent.pop_front() } => self.pass_on(record, unsent.is_empty()).await?,
                 next = events.next() => match next {
                     Ok(EventFrame::Events(batch)) => unsent.extend(batch.records().iter().cloned()),
@@ -137,7 +149,7 @@ impl Session {
         }
     }
 
-    /// Sends an event as the log has it. The socket is flushed with the last one of a batch.
+    /// Sends an event with the bytes of the log. The socket is flushed after the last one of a batch.
     async fn pass_on(&mut self, record: Record, last: bool) -> Result<(), Gone> {
         let text = Utf8Bytes::try_from(record.bytes).map_err(|_| Gone::Client)?;
         if last {
@@ -146,17 +158,16 @@ impl Session {
         in_time(self.socket.feed(Message::Text(text))).await
     }
 
-    /// Tells the client that it may come back soon.
-    async fn say_goodbye(&mut self) {
-        let goodbye =
-            CloseFrame { code: close_code::AWAY, reason: "the server is stopping; reconnect".into() };
+    /// Tells the client why, and whether it may come back soon.
+    async fn say_goodbye(&mut self, code: u16, reason: &'static str) {
+        let goodbye = CloseFrame { code, reason: reason.into() };
         self.send_message(Message::Close(Some(goodbye))).await.ok();
     }
 
     /// Waits for `hello`, which has the client's position, and starts the stream there.
     async fn greet(&mut self) -> Result<EventStream, Gone> {
         let deadline = Instant::now() + HELLO_TIMEOUT;
-        let stopping = self.app.engine().stopping();
+        let stopping = self.caller.engine().stopping();
         loop {
             let first = tokio::select! {
                 first = timeout_at(deadline, self.socket.recv()) => first.map_err(|_| Gone::Client)?,
@@ -179,19 +190,19 @@ impl Session {
         }
     }
 
-    /// The events after a position. One after the end of the log gets a snapshot, as if none had been given.
+    /// The events after a position. A position after the end of the log is treated like none: it gets a snapshot.
     async fn follow(&mut self, after: Option<Seq>) -> Result<EventStream, Gone> {
-        let (engine, user) = (self.app.engine(), self.app.user());
-        let mut events = engine.stream_conversation(&user, &self.id, after).await;
+        let (engine, user) = (self.caller.engine(), self.caller.user());
+        let mut events = engine.stream_conversation(user, &self.id, after).await;
         if let Err(EngineError::CursorAhead { .. }) = events {
-            events = engine.stream_conversation(&user, &self.id, None).await;
+            events = engine.stream_conversation(user, &self.id, None).await;
         }
         events.map_err(|_| Gone::Client)
     }
 
     async fn send_snapshot(&mut self, snapshot: Box<Snapshot>) -> Result<(), Gone> {
         let text = serde_json::to_string(&snapshot).map_err(|_| Gone::Client)?;
-        drop(snapshot); // a slow client holds the text alone
+        drop(snapshot); // for a slow client, only the encoded text stays in memory
         self.send(text).await
     }
 
@@ -212,14 +223,15 @@ impl Session {
     }
 
     async fn obey(&mut self, frame: Frame) -> Result<Value, Problem> {
-        let user = self.app.user();
-        let raw = frame.payload.as_deref();
+        let (caller, raw) = (&self.caller, frame.payload.as_deref());
+        let (engine, user) = (caller.engine(), caller.user());
         match frame.kind.as_str() {
             "chat.send" => {
+                caller.still_may(Scope::Write).await?;
                 let body: StartBody = payload(raw, false)?;
                 let request = frame.request_id.clone().map(RequestName::new).transpose()?;
                 let body = body.in_conversation(self.id.clone(), request);
-                let started = self.app.engine().start(&user, body.into_request(&HeaderMap::new())?).await?;
+                let started = engine.start(user, body.into_request(&HeaderMap::new())?).await?;
                 Ok(json!({
                     "type": "chat.accepted",
                     "requestId": frame.request_id,
@@ -228,8 +240,9 @@ impl Session {
                 }))
             }
             "chat.cancel" => {
+                caller.still_may(Scope::Write).await?;
                 let Cancel { generation_id } = payload(raw, false)?;
-                let cancelled = self.app.engine().cancel(&user, &generation_id).await?;
+                let cancelled = engine.cancel(user, &generation_id).await?;
                 Ok(json!({
                     "type": "chat.cancel.answer",
                     "requestId": frame.request_id,
@@ -237,16 +250,17 @@ impl Session {
                     "payload": Outcome::from(cancelled),
                 }))
             }
-            // Scripts in a browser never see the protocol's own pings; they can use this one.
+            // Scripts in a browser cannot see the pings of the WebSocket protocol, so they can use this one.
             "ping" => Ok(json!({"type": "pong", "requestId": frame.request_id})),
             "hello" => Err(Problem::invalid("type", "hello was already received; reconnect to send another")),
             "approval.submit" => {
+                caller.still_may(Scope::Approve).await?;
                 let Submit { generation_id, tool_use_id, decision, reason, always, hash } =
                     payload(raw, false)?;
                 let reason = reason.map(|Short(reason)| reason);
                 let decided = Decided { decision, by: user.as_str().to_owned(), reason, always };
                 let decision = ToolDecision { tool_use_id, hash, decided };
-                let status = self.app.engine().decide(&user, &generation_id, decision).await?;
+                let status = engine.decide(user, &generation_id, decision).await?;
                 Ok(json!({
                     "type": "approval.submit.answer",
                     "requestId": frame.request_id,

@@ -1,6 +1,5 @@
-//! Workers: claim a generation, append to it, say that they are alive.
+//! Workers: claim a generation, append to it, send heartbeats.
 
-use axum::extract::State;
 use outlast_core::{Approval, GenerationId, GenerationStatus, Piece, Seq, TextKind, ToolStream, WorkerEnd};
 use outlast_engine::{WorkerBatch, WorkerPosition};
 use serde::{Deserialize, Serialize};
@@ -10,11 +9,12 @@ use utoipa_axum::routes;
 
 use super::App;
 use super::body::{Id, Json, RequestName};
+use super::caller::{Caller, Produce};
 use super::error::Problem;
 use super::free::{Free, Sentences, Short, ToolName, ToolUseId, Word};
 use super::query::Whole;
 
-/// Events in one batch: a worker with more should send more often.
+/// The maximum number of events in one batch. A worker with more should send more often.
 const BATCH_EVENTS_MAX: usize = 1_000;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -25,7 +25,7 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = Claim)]
 pub(crate) struct ClaimBody {
-    /// Whether what the previous worker appended stays.
+    /// Whether what the previous worker appended is kept.
     #[serde(default = "yes")]
     keep: bool,
     #[serde(rename = "requestId")]
@@ -41,6 +41,9 @@ fn yes() -> bool {
 #[schema(as = Heartbeat)]
 pub(crate) struct HeartbeatBody {
     epoch: Whole,
+    /// The lease of the claim. A server without keys does not ask for it.
+    #[schema(max_length = 200)]
+    lease: Option<String>,
     #[serde(rename = "requestId")]
     _request_id: Option<RequestName>,
 }
@@ -52,6 +55,9 @@ pub(crate) struct HeartbeatBody {
 pub(crate) struct AppendBody {
     /// The epoch of the claim.
     epoch: Whole,
+    /// The lease of the claim. A server without keys does not ask for it.
+    #[schema(max_length = 200)]
+    lease: Option<String>,
     /// `lastSeq` of the last response: where this batch continues.
     expected_seq: Whole,
     #[schema(min_items = 1, max_items = 1000)]
@@ -157,23 +163,27 @@ fn producer_failed() -> Word {
     Short("producer_failed".to_owned())
 }
 
-/// Where a worker stands.
+/// The state of a worker.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WorkerState {
     /// The epoch in which this worker may append.
     epoch: u32,
+    /// Proof of the claim: send it with every heartbeat and batch. Only a claim returns it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    lease: Option<String>,
     /// The worker's last event: what the next batch must expect.
     last_seq: Seq,
     status: GenerationStatus,
-    /// What a person was asked, and what they decided.
+    /// The questions to a person, and the decisions.
     approvals: Vec<Approval>,
 }
 
 impl From<WorkerPosition> for WorkerState {
     fn from(producing: WorkerPosition) -> WorkerState {
         let WorkerPosition { epoch, last, status, approvals } = producing;
-        WorkerState { epoch, last_seq: last, status, approvals }
+        WorkerState { epoch, lease: None, last_seq: last, status, approvals }
     }
 }
 
@@ -181,49 +191,75 @@ impl From<WorkerPosition> for WorkerState {
 ///
 /// The caller becomes its worker; the previous one can append nothing any more.
 #[utoipa::path(post, path = "/v1/generations/{id}/claim", operation_id = "claimGeneration", tag = "Workers",
+    security(("key" = ["produce"])),
     responses(
         (status = 200, body = WorkerState, description = "Claimed."),
         (status = 409, description = "`not_external` or `already_ended`."),
         (status = 429, description = "`limit_reached`."),
     ))]
 async fn claim(
-    State(app): State<App>,
+    caller: Caller<Produce>,
     Id(id): Id<GenerationId>,
     Json(body): Json<ClaimBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
-    Ok(axum::Json(app.engine().claim(&app.user(), &id, body.keep).await?.into()))
+    let claimed = caller.engine().claim(caller.user(), &id, body.keep).await?;
+    let lease = caller.app().auth().leases().of(&id, claimed.epoch);
+    Ok(axum::Json(WorkerState { lease: Some(lease), ..claimed.into() }))
 }
 
 /// Keep a claim alive
 #[utoipa::path(post, path = "/v1/generations/{id}/heartbeat", operation_id = "sendHeartbeat", tag = "Workers",
+    security(("key" = ["produce"])),
     responses(
         (status = 200, body = WorkerState, description = "Still claimed."),
         (status = 409, description = "`not_external`, `stale_producer` or `already_ended`."),
     ))]
 async fn heartbeat(
-    State(app): State<App>,
+    caller: Caller<Produce>,
     Id(id): Id<GenerationId>,
     Json(body): Json<HeartbeatBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
+    check_lease(&caller, &id, epoch(body.epoch), body.lease.as_deref()).await?;
     let alive = WorkerBatch { epoch: epoch(body.epoch), expected: None, pieces: Vec::new(), end: None };
-    Ok(axum::Json(app.engine().produce(&app.user(), &id, alive).await?.into()))
+    Ok(axum::Json(caller.engine().produce(caller.user(), &id, alive).await?.into()))
 }
 
 /// Append events
 ///
 /// The batch is durable when the response is sent.
 #[utoipa::path(post, path = "/v1/generations/{id}/events", operation_id = "appendEvents", tag = "Workers",
+    security(("key" = ["produce"])),
     responses(
         (status = 200, body = WorkerState, description = "Recorded."),
         (status = 409, description = "`not_external`, `stale_producer`, `seq_conflict`, `already_asked` or `already_ended`."),
     ))]
 async fn append(
-    State(app): State<App>,
+    caller: Caller<Produce>,
     Id(id): Id<GenerationId>,
     Json(body): Json<AppendBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
+    check_lease(&caller, &id, epoch(body.epoch), body.lease.as_deref()).await?;
     let batch = batch(body)?;
-    Ok(axum::Json(app.engine().produce(&app.user(), &id, batch).await?.into()))
+    Ok(axum::Json(caller.engine().produce(caller.user(), &id, batch).await?.into()))
+}
+
+/// An epoch is easy to guess, so it is not enough to write as its worker. On a server without keys there is
+/// nobody to keep out, and workers written before there were leases still work.
+async fn check_lease(
+    caller: &Caller<Produce>,
+    id: &GenerationId,
+    epoch: u32,
+    lease: Option<&str>,
+) -> Result<(), Problem> {
+    let problem = match lease {
+        Some(lease) if caller.app().auth().leases().fits(lease, id, epoch) => return Ok(()),
+        Some(_) => Problem::invalid("lease", "is not the lease of this generation and epoch"),
+        None if caller.principal().is_local() => return Ok(()),
+        None => Problem::invalid("lease", "is missing: send the one that the claim returned"),
+    };
+    // A generation of somebody else is not found, whatever is wrong with the lease.
+    caller.engine().generation(caller.user(), id).await?;
+    Err(problem)
 }
 
 /// An epoch that no claim can have is as stale as any other wrong one.

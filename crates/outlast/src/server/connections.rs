@@ -1,4 +1,4 @@
-//! Accepts connections, as many as the settings allow, and serves HTTP/1 on each.
+//! Accepts connections, up to the limit in the settings, and serves HTTP/1 on each.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,37 +16,36 @@ use tokio_util::task::TaskTracker;
 
 use super::pace::Paced;
 
-/// A client must have sent its request's head in this time. An idle connection is closed after it.
+/// A client must send the head of a request within this time. An idle connection is closed after it.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
-/// What a connection keeps of a request's head, or of what its client has not taken yet, besides one piece.
+/// The buffer of a connection, for the head of a request and for data that its client has not read yet.
 const BUFFER_BYTES: usize = 64 * 1024;
-/// What the kernel keeps for a client that reads slowly. Linux doubles it for its own bookkeeping, which makes
-/// 256 KiB; left alone it would grow to 4 MiB for each stalled reader.
+/// The kernel's send buffer for a slow client. Linux doubles it for bookkeeping, which makes 256 KiB. Without this
+/// limit it would grow to 4 MiB for each stalled reader.
 const SEND_BUFFER_BYTES: u32 = 128 * 1024;
-/// Connections that may wait to be accepted, if the system allows as many. When all clients come back at once,
-/// one too many is told nothing and tries again a second later.
+/// How many connections may wait to be accepted, if the system allows that many. When all clients reconnect at once,
+/// further ones get no reply and try again a second later.
 const BACKLOG: u32 = 4096;
-/// A pause after an accept that failed: too many open files do not go away by trying faster.
+/// The pause after a failed accept. With too many open files, trying faster does not help.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Connections beyond the limit that are told so at the same time. The rest wait to be accepted.
+/// How many connections beyond the limit are refused at the same time. The rest wait to be accepted.
 const REFUSALS_AT_ONCE: usize = 64;
-/// A client that is refused must have sent its request and taken the refusal in this time.
+/// A refused client must send its request and read the refusal within this time.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // A restart must not wait for the connections of the process before.
+    // A restart must not wait for the connections of the previous process.
     socket.set_reuseaddr(true)?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?; // accepted connections inherit it
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// What is done with connections.
 pub(super) struct Doors {
-    /// Serves those within the limit.
+    /// Serves connections within the limit.
     pub(super) router: Router,
-    /// Answers those beyond it.
+    /// Refuses connections beyond it.
     pub(super) full: Router,
     pub(super) limit: usize,
     pub(super) connections: TaskTracker,
@@ -59,7 +58,7 @@ impl Doors {
         let slots = Arc::new(Semaphore::new(self.limit));
         let refusals = Arc::new(Semaphore::new(REFUSALS_AT_ONCE));
         loop {
-            let refusal = Arc::clone(&refusals).acquire_owned().await.expect("it is never closed");
+            let refusal = Arc::clone(&refusals).acquire_owned().await.expect("the semaphore is never closed");
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
@@ -68,7 +67,7 @@ impl Doors {
                     continue;
                 }
             };
-            // Every event is worth a packet of its own: somebody is reading along.
+            // Send every event at once, because somebody is reading along.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "cannot set TCP_NODELAY");
             }
@@ -86,10 +85,10 @@ impl Doors {
     }
 }
 
-/// The slot goes with the socket, not with this function: a WebSocket outlives it.
+/// The slot belongs to the socket, not to this function, because a WebSocket outlives it.
 async fn serve(stream: TcpStream, slot: OwnedSemaphorePermit, router: Router, stopping: CancellationToken) {
-    // HTTP/1 alone: a stream of HTTP/2 that its reader does not take would stall unseen by us, behind a
-    // connection that moves. A proxy in front can speak HTTP/2, and has the certificates for it.
+    // Only HTTP/1: a stalled HTTP/2 stream could not be noticed while other streams of its connection make
+    // progress. A proxy in front can speak HTTP/2, and has the certificates for it.
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER_BYTES);
     let io = TokioIo::new(Paced::new(stream, slot));

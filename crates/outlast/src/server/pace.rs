@@ -1,5 +1,4 @@
-//! Drops readers that cannot keep up. Their position is their own: they reconnect where they were, and all
-//! that is lost here is a socket and its buffers.
+//! Drops readers that cannot keep up. They lose nothing, because they can reconnect at their position.
 
 use std::io;
 use std::pin::Pin;
@@ -10,30 +9,30 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 
-/// A reader that takes nothing for this long is dropped. It is also the shortest time over which a rate is
-/// judged: a socket hands over what it holds in jumps.
+/// A reader that reads nothing for this long is dropped. It is also the shortest time over which a rate is
+/// measured, because a socket accepts data in bursts.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Slower than this counts as stalled, in bytes per second: a tenth of a poor mobile connection.
 const STALL_RATE: f64 = 4.0 * 1024.0;
-/// A reader that took this much is judged by the rate below. It is more than the largest single thing it can
-/// ask for (1 MiB), so that a slow reader still gets everything, one connection at a time.
+/// After this many bytes, a reader must be faster than the rate below. It is more than the largest single response
+/// (1 MiB), so that a slow reader still gets everything, one connection at a time.
 const BACKLOG_BYTES: u64 = 1280 * 1024;
-/// A reader that is behind and slower than this will not finish: it would hold its connection for hours.
+/// A reader that is behind and slower than this would hold its connection for hours.
 const BACKLOG_RATE: f64 = 16.0 * 1024.0;
 
-/// A connection that fails when its reader is too slow. Only the time counts in which the server waits for the
-/// reader, so whoever keeps up with a slow generation is never judged.
+/// A connection that fails when its reader is too slow. Only the time during which the server waits for the reader
+/// counts, so a reader that keeps up with a slow generation is never dropped.
 pub(super) struct Paced<S> {
     stream: S,
-    /// The place among the connections, given back with the socket.
+    /// The connection's slot, freed together with the socket.
     _slot: OwnedSemaphorePermit,
-    /// Since when the server waits for the reader, and when that becomes too long.
+    /// When the server started to wait for the reader, and the timer after which it has waited too long.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
     stall: Tally,
     backlog: Tally,
 }
 
-/// What a reader took, and how long the server waited for it meanwhile.
+/// How much a reader has read, and how long the server has waited for it.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     bytes: u64,
@@ -62,12 +61,12 @@ impl<S> Paced<S> {
             Poll::Pending => {
                 let begin = || (Instant::now(), Box::pin(tokio::time::sleep(STALL_TIMEOUT)));
                 let (_, too_long) = self.waiting.get_or_insert_with(begin);
-                too_long.as_mut().poll(cx).map(|()| Err(too_slow("the reader took nothing for too long")))
+                too_long.as_mut().poll(cx).map(|()| Err(too_slow("the reader read nothing for too long")))
             }
         }
     }
 
-    /// Counts what the reader took after the server had waited for so long.
+    /// Counts what the reader has read after the server waited this long.
     fn take(&mut self, bytes: u64, waited: Duration) -> io::Result<()> {
         for tally in [&mut self.stall, &mut self.backlog] {
             tally.bytes += bytes;
@@ -75,7 +74,7 @@ impl<S> Paced<S> {
         }
         if self.stall.waited >= STALL_TIMEOUT {
             if self.stall.is_slower_than(STALL_RATE) {
-                return Err(too_slow("the reader is as good as stalled"));
+                return Err(too_slow("the reader is almost stalled"));
             }
             self.stall = Tally::default();
         }
@@ -140,7 +139,7 @@ mod tests {
 
     use super::*;
 
-    /// What lies between the server and a reader.
+    /// The buffer between the server and a reader.
     const SOCKET_BYTES: usize = 64 * 1024;
     const ENDLESS: u64 = 1 << 40;
 
@@ -148,7 +147,7 @@ mod tests {
         Paced::new(stream, Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap())
     }
 
-    /// Writes until everything is taken or the reader is dropped; how many bytes went out, and when it ended.
+    /// Writes until everything is read or the reader is dropped. Returns the number of bytes written and the time.
     async fn write(stream: DuplexStream, bytes: u64) -> (u64, Duration) {
         let (mut paced, begun, mut written) = (paced(stream), Instant::now(), 0);
         while written < bytes {
@@ -164,7 +163,7 @@ mod tests {
         (written, begun.elapsed())
     }
 
-    /// Takes so many bytes a second, a piece every so often.
+    /// Reads `rate` bytes per second, one piece per `every`.
     async fn read(mut stream: DuplexStream, rate: u64, every: Duration) {
         let mut piece = vec![0; (rate as f64 * every.as_secs_f64()) as usize];
         while stream.read_exact(&mut piece).await.is_ok() {
@@ -183,7 +182,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[tokio::test(start_paused = true)]
-    async fn i12_a_reader_that_takes_nothing_is_dropped_after_30_s() {
+    async fn i12_a_reader_that_reads_nothing_is_dropped_after_30_s() {
         let (ours, theirs) = duplex(SOCKET_BYTES);
         let (written, after) = write(ours, ENDLESS).await;
         assert_eq!((written, after.as_secs()), (SOCKET_BYTES as u64, 30));
@@ -191,7 +190,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn i12_a_reader_below_4_kb_a_second_is_dropped_however_it_takes_its_bytes() {
+    async fn i12_a_reader_below_4_kb_per_second_is_dropped_however_it_reads() {
         for (rate, every) in [(1, SECOND), (3_000, SECOND), (3_000, SECOND / 50), (3_000, SECOND * 20)] {
             let (_, after) = both(rate, every, ENDLESS).await;
             assert!((30..=90).contains(&after.as_secs()), "{rate} B/s every {every:?}: {after:?}");
@@ -199,12 +198,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn i12_a_reader_that_will_not_catch_up_is_dropped_but_gets_the_largest_thing_first() {
+    async fn i12_a_reader_that_cannot_catch_up_is_dropped_but_gets_the_largest_response() {
         for rate in [6_000, 12_000] {
             let (written, _) = both(rate, SECOND, ENDLESS).await;
             assert!((1 << 20..=BACKLOG_BYTES).contains(&written), "{rate} B/s: {written}");
             let (written, _) = both(rate, SECOND, 1 << 20).await;
-            assert_eq!(written, 1 << 20, "{rate} B/s gets all of it");
+            assert_eq!(written, 1 << 20, "{rate} B/s must get all of it");
         }
     }
 

@@ -31,14 +31,14 @@ fn x3_a_worker_appends_where_its_last_batch_ended() {
 }
 
 #[test]
-fn x3_what_others_do_meanwhile_does_not_disturb_a_worker() {
+fn x3_other_commands_do_not_disturb_a_worker() {
     let world = made_elsewhere().when(rename("Tea")).then(["conversation.updated"]);
     let next = batch(1, Seq(4), None);
     world.when(next).then(["assistant.segment.started", "chat.delta"]);
 }
 
 #[test]
-fn x3_a_claim_ends_the_epoch_of_whoever_made_it_before() {
+fn x3_a_claim_ends_the_epoch_of_the_previous_worker() {
     let claim = |keep| Command::Claim { generation: G1.into(), keep };
     let world = made_elsewhere();
     let first = batch(1, Seq(4), None);
@@ -53,7 +53,7 @@ fn x3_a_claim_ends_the_epoch_of_whoever_made_it_before() {
 }
 
 #[test]
-fn x3_a_worker_that_goes_on_says_every_space_it_means() {
+fn x3_white_space_from_a_worker_is_kept_exactly() {
     for prefill in [[].into(), ["default".to_owned()].into()] {
         let mut world = made_elsewhere().with(Rules { prefill, ..Rules::default() });
         world.produce(vec![words("def one():\n")], None);
@@ -66,7 +66,7 @@ fn x3_a_worker_that_goes_on_says_every_space_it_means() {
 }
 
 #[test]
-fn x3_a_worker_that_was_lost_has_to_claim_again() {
+fn x3_a_worker_that_was_lost_must_claim_again() {
     let silent = crate::Report::WorkerSilent { generation: G1.into() };
     let world = made_elsewhere().observed(silent).then(["chat.interrupted"]);
     let late = batch(1, Seq(4), None);
@@ -78,7 +78,7 @@ fn x3_a_worker_that_was_lost_has_to_claim_again() {
 }
 
 #[test]
-fn x3_only_what_was_begun_for_a_worker_can_be_made_by_one() {
+fn x3_only_a_generation_started_for_a_worker_can_be_claimed() {
     let world = given([running(G1)]);
     let made = batch(1, Seq(4), None);
     let world = world.when(made).refused(Refusal::NotForWorkers);
@@ -86,7 +86,7 @@ fn x3_only_what_was_begun_for_a_worker_can_be_made_by_one() {
 }
 
 #[test]
-fn x5_a_worker_is_told_that_its_generation_was_cancelled() {
+fn x5_a_worker_learns_that_its_generation_was_cancelled() {
     let world = made_elsewhere().when(cancel(G1)).then(["chat.cancelled"]);
     let late = batch(1, Seq(4), None);
     world.when(late).refused(Refusal::AlreadyEnded { status: GenerationStatus::Cancelled });
@@ -100,7 +100,7 @@ fn asking() -> World {
 }
 
 #[test]
-fn i8_of_two_decisions_the_first_one_counts() {
+fn i8_the_first_of_two_decisions_counts() {
     let world = asking();
     assert_eq!(world.generation(G1).status(), GenerationStatus::AwaitingApproval);
     let world = world.when(decide_about("call_1", Decision::Deny)).then(["approval.resolved"]);
@@ -111,7 +111,7 @@ fn i8_of_two_decisions_the_first_one_counts() {
 }
 
 #[test]
-fn i8_what_was_not_asked_cannot_be_decided() {
+fn i8_a_question_that_was_not_asked_cannot_be_decided() {
     let not_asked = Refusal::NotAsked { tool_use_id: "call_9".into() };
     asking().when(decide_about("call_9", Decision::Approve)).refused(not_asked);
     let ended = Refusal::AlreadyEnded { status: GenerationStatus::Cancelled };
@@ -120,7 +120,7 @@ fn i8_what_was_not_asked_cannot_be_decided() {
 }
 
 #[test]
-fn g6_a_decision_is_waited_for_without_limit() {
+fn g6_a_question_waits_without_limit() {
     let mut world = asking();
     world.unwatched_since = Some(world.now);
     let year = std::time::Duration::from_secs(365 * 24 * 60 * 60);
@@ -128,7 +128,7 @@ fn g6_a_decision_is_waited_for_without_limit() {
 }
 
 #[test]
-fn x3_a_worker_ends_only_tools_that_it_began() {
+fn x3_a_worker_can_only_end_tool_calls_that_it_started() {
     let world = made_elsewhere();
     let end = Piece::ToolEnd { id: "call_9".into(), result: json!(1), is_error: false };
     let (generation, expected, new_message) = (G1.into(), Some(Seq(4)), "made".into());
@@ -149,7 +149,7 @@ fn may_i(id: &str, command: &str) -> Piece {
 }
 
 #[test]
-fn i8_the_same_question_again_is_one_question() {
+fn i8_the_same_question_asked_twice_is_one_question() {
     for decided in [false, true] {
         let mut world = asking();
         if decided {
@@ -167,7 +167,7 @@ fn i8_the_same_question_again_is_one_question() {
 }
 
 #[test]
-fn i8_a_decision_is_never_taken_for_one_about_other_arguments() {
+fn i8_a_decision_never_applies_to_other_arguments() {
     let refusal = Refusal::AskedOtherwise { tool_use_id: "call_1".into() };
     let world = asking();
     let other = append(&world, vec![words("Or this?"), may_i("call_1", "rm -rf /")]);
@@ -177,13 +177,13 @@ fn i8_a_decision_is_never_taken_for_one_about_other_arguments() {
     let mut world = world.when(other).refused(refusal.clone());
     let both = append(&world, vec![may_i("call_2", "ls"), may_i("call_2", "rm -rf /")]);
     world = world.when(both).refused(Refusal::AskedOtherwise { tool_use_id: "call_2".into() });
-    world.claim(false); // begun anew, nothing was asked
+    world.claim(false); // restarted: nothing has been asked
     let other = append(&world, vec![may_i("call_1", "rm -rf /")]);
     world.when(other).then(["approval.requested"]);
 }
 
 #[test]
-fn x3_a_claim_that_keeps_nothing_withdraws_a_question_that_stands_alone() {
+fn x3_a_claim_without_keep_withdraws_a_question_without_text() {
     let claim = |keep| Command::Claim { generation: G1.into(), keep };
     let world = made_elsewhere();
     let asked = append(&world, vec![may_i("call_1", "ls")]);
@@ -196,7 +196,7 @@ fn x3_a_claim_that_keeps_nothing_withdraws_a_question_that_stands_alone() {
 }
 
 #[test]
-fn g6_a_worker_that_waits_for_a_person_is_not_silent() {
+fn g6_a_worker_may_be_silent_while_a_person_decides() {
     let silent = crate::Report::WorkerSilent { generation: G1.into() };
     asking().observed(silent).then_nothing().observed(abandoned(G1)).then_nothing();
 }
@@ -210,7 +210,7 @@ fn result(id: &str, text: &str) -> Piece {
 }
 
 #[test]
-fn x3_a_tool_writes_after_its_beginning_and_ends_once() {
+fn x3_a_tool_writes_after_its_start_and_ends_once() {
     let not_called = Refusal::NotCalled { tool_use_id: "call_1".into() };
     let begun = tool_call("call_1", json!({}));
     for pieces in [
@@ -226,7 +226,7 @@ fn x3_a_tool_writes_after_its_beginning_and_ends_once() {
     world.produce(vec![begun.clone(), output("call_1", "x"), result("call_1", "x")], None);
     let again = append(&world, vec![result("call_1", "y")]);
     let mut world = world.when(again).refused(not_called);
-    world.produce(vec![begun, result("call_1", "y")], None); // the same name again is another call
+    world.produce(vec![begun, result("call_1", "y")], None); // the same id again is another call
     let results = |part: &Part| match part {
         Part::ToolResult { content, .. } => Some(content.clone()),
         _ => None,
@@ -237,7 +237,7 @@ fn x3_a_tool_writes_after_its_beginning_and_ends_once() {
 }
 
 #[test]
-fn x3_what_a_tool_brings_at_once_has_a_limit() {
+fn x3_one_piece_of_tool_output_has_a_limit() {
     let long = "x".repeat(TOOL_BYTES_MAX);
     let begun = tool_call("call_1", json!({}));
     let world = made_elsewhere();
@@ -251,7 +251,7 @@ fn x3_what_a_tool_brings_at_once_has_a_limit() {
 }
 
 #[test]
-fn x3_everything_that_a_worker_brings_counts_against_the_limit_of_its_answer() {
+fn x3_everything_a_worker_sends_counts_against_the_limit_of_its_answer() {
     let long = "x".repeat(6_000);
     let begun = tool_call("call_1", json!({}));
     for piece in [output("call_1", &long), result("call_1", &long), may_i("call_1", &long)] {
@@ -291,7 +291,7 @@ fn i18_a_decided_question_keeps_its_hash_and_not_its_arguments() {
 }
 
 #[test]
-fn i18_tiny_pieces_meet_the_limit_of_an_answer_too() {
+fn i18_tiny_pieces_reach_the_limit_of_an_answer_too() {
     let mut world = made_elsewhere();
     for _ in 0..40 {
         let pieces = (0..1000).flat_map(|_| [thoughts("a"), words("b")]).collect();

@@ -1,4 +1,4 @@
-//! Tools that the client runs, prompts that it keeps, and answers that go on from their last word.
+//! Tools that the client runs, prompts from the client, and answers that continue after a failed attempt.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::{
     Brief, CallEnd, Command, ContextMessage, FailureClass, Part, Prompt, Role, Rules, Start, ToolSpec,
 };
 
-/// The client gave the tools, and runs them: asking for them is the whole answer.
+/// The client provides the tools and runs them, so the answer ends with the tool calls.
 pub(super) fn tool_calls() -> World {
     let mut world = started();
     world.model(vec![thoughts("I need to look."), words("Let me look.")], None);
@@ -43,7 +43,7 @@ pub(super) fn goes_on_from_the_last_word() -> World {
     world
 }
 
-/// The client keeps the history and names the answer; a second attempt gives it the same name.
+/// The client sends the history and chooses the answer's id. A second attempt uses the same id.
 pub(super) fn prompted() -> World {
     let said = |role, text: &str| ContextMessage { role, parts: vec![Part::Text { text: text.into() }] };
     let prompt = Prompt {

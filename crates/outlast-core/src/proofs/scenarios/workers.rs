@@ -1,4 +1,4 @@
-//! Answers that are made elsewhere.
+//! Answers that a worker produces.
 
 use serde_json::json;
 
@@ -32,10 +32,10 @@ pub(super) fn worker_lost_and_back() -> World {
     let mut world = working();
     world.produce(vec![words("Hello, ")], None);
     world.worker = None;
-    world.wait(); // it is not heard, and that is noticed
+    world.wait(); // the worker is silent for too long
     world.claim(true);
     world.produce(vec![words("world.")], None);
-    world.claim(true); // another one takes over while the first is still there
+    world.claim(true); // another worker takes over while the first is still running
     world.produce(vec![words(" Again.")], done());
     world.settle();
     world
@@ -81,7 +81,7 @@ pub(super) fn worker_takes_back_its_question() -> World {
     world
 }
 
-/// Another worker takes over while a person is being asked: the question stays.
+/// Another worker takes over while a question is open. The question is kept.
 pub(super) fn worker_claims_while_a_person_is_asked() -> World {
     let mut world = worker_waits_for_a_person();
     world.claim(true);
@@ -89,7 +89,7 @@ pub(super) fn worker_claims_while_a_person_is_asked() -> World {
     world
 }
 
-/// It had said nothing beside its question.
+/// The worker had produced nothing but its question.
 pub(super) fn worker_takes_back_all_it_asked() -> World {
     let mut world = working();
     world.produce(vec![asked_for("call_1", "a.rs")], None);

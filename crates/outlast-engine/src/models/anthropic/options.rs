@@ -1,5 +1,5 @@
-//! Translates options, which have OpenAI's names. One that has no translation is refused by name: if it were dropped
-//! silently, the client would rely on it.
+//! Translates options from OpenAI's names. One without a translation is refused, because a client would rely on
+//! an option that is dropped silently.
 
 use outlast_core::Failure;
 use serde_json::{Map, Value, json};
@@ -11,7 +11,7 @@ pub(super) fn translate(options: &Map<String, Value>) -> Result<Map<String, Valu
     for (name, wish) in options.iter().filter(|(_, wish)| !wish.is_null()) {
         let untold = || invalid(&format!("the option {name} is not supported by this model"));
         match name.as_str() {
-            // The server sets these itself.
+            // Set by the server.
             "model" | "messages" | "stream" | "stream_options" | "tools" => {}
             "temperature" | "top_p" | "top_k" | "thinking" => {
                 body.insert(name.clone(), wish.clone());
@@ -39,7 +39,7 @@ pub(super) fn translate(options: &Map<String, Value>) -> Result<Map<String, Valu
     Ok(body)
 }
 
-/// Which tool, and whether several at once. Two options share one field.
+/// Which tool to call, and whether several at once. Two options share one field.
 fn tool_choice(options: &Map<String, Value>) -> Result<Option<Value>, Failure> {
     let wish = options.get("tool_choice").filter(|wish| !wish.is_null());
     let one_at_a_time = options.get("parallel_tool_calls") == Some(&Value::Bool(false));
@@ -61,7 +61,7 @@ fn tool_choice(options: &Map<String, Value>) -> Result<Option<Value>, Failure> {
     Ok(Some(choice))
 }
 
-/// Many clients also send default values.
+/// Many clients also send options with their default values.
 fn asks_for_nothing(name: &str, wish: &Value) -> bool {
     match name {
         "n" => *wish == 1,
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_wishes_are_told_in_the_vendors_words() {
+    fn b2_options_are_translated() {
         let wishes = json!({
             "temperature": 0.5, "top_p": 0.9, "stop": "END", "max_completion_tokens": 7, "user": "ann",
             "model": "other", "stream": false, "n": 1, "presence_penalty": 0, "seed": null,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_a_choice_of_tools_is_told_in_the_vendors_words() {
+    fn b2_tool_choice_is_translated() {
         let choice = |wish: Value| told(json!({"tool_choice": wish})).map(|body| body["tool_choice"].clone());
         assert_eq!(choice(json!("auto")), Ok(json!({"type": "auto"})));
         assert_eq!(choice(json!("required")), Ok(json!({"type": "any"})));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_a_wish_that_cannot_be_told_is_refused_by_name() {
+    fn b2_an_option_without_a_translation_is_refused_by_name() {
         for (name, wish) in [
             ("seed", json!(7)),
             ("logprobs", json!(true)),

@@ -1,4 +1,4 @@
-//! A context as Anthropic's messages: alternating turns made of blocks.
+//! Converts a context to Anthropic's messages: alternating turns made of blocks.
 
 use outlast_core::{Context, Failure, Part, Role, ToolSpec};
 use serde_json::{Map, Value, json};
@@ -7,9 +7,9 @@ use super::super::client::{UpstreamSettings, invalid};
 use super::super::openai::answer;
 use super::options;
 
-/// The API requires a limit. This one is sent if neither operator nor client sets one.
+/// The API requires a limit. This one is sent if neither the operator nor the client sets one.
 const MAX_TOKENS: u64 = 8192;
-/// Put before a shortened history that would begin with the assistant, which the API refuses.
+/// Added before a shortened history that would start with the assistant, which the API refuses.
 const EARLIER: &str = "(earlier messages are left out)";
 
 pub(super) fn body(settings: &UpstreamSettings, context: &Context) -> Result<Value, Failure> {
@@ -28,7 +28,7 @@ pub(super) fn body(settings: &UpstreamSettings, context: &Context) -> Result<Val
     Ok(Value::Object(body))
 }
 
-/// System messages become one text, wherever they stood.
+/// All system messages become one text, wherever they are.
 fn system(context: &Context) -> Option<String> {
     let told = context.messages.iter().filter(|message| message.role == Role::System);
     let all = context.system.iter().cloned().chain(told.map(outlast_core::ContextMessage::text));
@@ -42,7 +42,7 @@ fn tool(tool: &ToolSpec) -> Value {
     if let Some(description) = &tool.description {
         told["description"] = description.as_str().into();
     }
-    // `false` is the default, and older models do not know the field.
+    // `false` is the default, and older models do not accept the field.
     if tool.strict == Some(true) {
         told["strict"] = true.into();
     }
@@ -79,7 +79,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// The model continues from the last word, and the API refuses white space there.
+    /// Trims the partial answer that the model continues, because the API refuses trailing white space.
     fn trim_end(&mut self) {
         let Some(text) = self.blocks.last_mut().and_then(|block| block.get_mut("text")) else { return };
         let trimmed = text.as_str().unwrap_or_default().trim_end().to_owned();
@@ -87,7 +87,7 @@ impl Turn {
     }
 }
 
-/// Adds to the last turn if it is this speaker's. Tool results must come first in their turn.
+/// Adds to the last turn if it has this role. Tool results must come first in their turn.
 fn put(turns: &mut Vec<Turn>, speaker: &'static str, block: Value) {
     match turns.last_mut().filter(|turn| turn.speaker == speaker) {
         Some(turn) if block["type"] == "tool_result" => {
@@ -125,7 +125,7 @@ fn source(url: &str) -> Result<Value, Failure> {
     let Some(inline) = url.strip_prefix("data:") else { return Ok(json!({"type": "url", "url": url})) };
     let (kind, data) = inline
         .split_once(";base64,")
-        .ok_or_else(|| invalid("an image is neither an address nor a data: address in base64"))?;
+        .ok_or_else(|| invalid("an image is neither a URL nor a base64 data: URL"))?;
     Ok(json!({"type": "base64", "media_type": kind, "data": data}))
 }
 
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_instructions_have_one_place_and_a_limit_is_always_given() {
+    fn b2_system_messages_are_joined_and_a_limit_is_always_sent() {
         let context = Context {
             system: Some("be brief".into()),
             messages: vec![text(Role::System, "and kind"), text(Role::User, "hi")],
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_calls_and_their_answers_stand_in_turns_that_follow_each_other() {
+    fn b2_tool_calls_and_their_results_are_in_consecutive_turns() {
         let turns = given(vec![
             text(Role::User, "look"),
             said(
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_pictures_go_inline_or_by_address() {
+    fn b2_images_are_sent_inline_or_as_urls() {
         let source = |url: &str| source(url).map_err(|failure| failure.message);
         let inline = json!({"type": "base64", "media_type": "image/png", "data": "AA=="});
         assert_eq!(source("data:image/png;base64,AA=="), Ok(inline));

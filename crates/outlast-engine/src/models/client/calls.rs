@@ -1,5 +1,5 @@
-//! Tool calls that are being written. Their arguments come in pieces, and those of several calls may alternate.
-//! Each call is handed on when it is complete.
+//! Incomplete tool calls. Their arguments arrive in pieces, and those of several calls may alternate. Each call is
+//! passed on when it is complete.
 
 use outlast_core::{DEPTH_MAX, Piece, depth};
 use serde_json::{Map, Value};
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 use super::failures::{too_long, transient};
 use super::reading::Out;
 
-/// How much the calls that are being written may hold together. It is more than a model can write, and the event
-/// that records one call stays below 1 MiB even if every character has to be escaped.
+/// The maximum total size of incomplete calls. It is more than a model writes, and the event of a call stays below
+/// 1 MiB even if every character must be escaped.
 pub(in super::super) const CALL_BYTES_MAX: usize = 512 * 1024;
-/// How many tools one answer may ask for. An endless list must not grow the log forever.
+/// The maximum number of tool calls in one answer, so that an endless list does not fill the log.
 pub(in super::super) const CALLS_MAX: usize = 128;
-/// An id becomes part of paths and of every later request.
+/// The maximum length of an id, which becomes part of paths and of every later request.
 const ID_BYTES_MAX: usize = 256;
 
 #[derive(Default)]
@@ -22,14 +22,14 @@ pub(in super::super) struct Calls {
     bytes: usize,
 }
 
-/// A call that may not be complete.
+/// A call that may be incomplete.
 struct Open {
     index: Option<u64>,
-    /// Empty until the upstream names it.
+    /// Empty until the upstream sends it.
     id: String,
     name: String,
     arguments: String,
-    /// Its place among the answer's calls, from 1.
+    /// Its number among the answer's calls, from 1.
     number: usize,
 }
 
@@ -46,16 +46,16 @@ impl Calls {
     pub(in super::super) fn add(&mut self, delta: &Delta<'_>, out: &mut Out) {
         let place = match self.place(delta) {
             Some(place) => place,
-            // White space after a call that was handed on changes nothing.
+            // White space after a call that was passed on is ignored.
             None if delta.name.is_empty() && delta.arguments.trim().is_empty() => return,
             None => {
-                // A complete object cannot become another one by adding text.
+                // Appending text to a complete object cannot make it another valid object.
                 self.hand_on_whole(out);
                 self.begin(delta.index, delta.id, delta.name, out);
                 self.open.len().saturating_sub(1)
             }
         };
-        // There is no such call if there were too many.
+        // Missing if the limit on calls was reached.
         let Some(call) = self.open.get_mut(place) else { return };
         for (known, said) in [(&mut call.id, delta.id), (&mut call.name, delta.name)] {
             if known.is_empty() {
@@ -69,7 +69,7 @@ impl Calls {
     pub(in super::super) fn begin(&mut self, index: Option<u64>, id: &str, name: &str, out: &mut Out) {
         self.begun += 1;
         if self.begun > CALLS_MAX {
-            return out.fail(too_long(&format!("the answer asks for more than {CALLS_MAX} tools")));
+            return out.fail(too_long(&format!("the answer has more than {CALLS_MAX} tool calls")));
         }
         if !self.has_room(id.len() + name.len(), out) {
             return;
@@ -85,7 +85,7 @@ impl Calls {
         }
     }
 
-    /// Hands on the call with this index, if there is one.
+    /// Passes on the call with this index, if there is one.
     pub(in super::super) fn complete(&mut self, index: Option<u64>, out: &mut Out) {
         if let Some(place) = self.open.iter().rposition(|call| call.index == index) {
             self.hand_on(place, out);
@@ -98,8 +98,8 @@ impl Calls {
         }
     }
 
-    /// The call that a piece belongs to. Some upstreams leave out the index, and some give every call the same.
-    /// Then a new id, or a new name where there are no ids, says that another call begins.
+    /// The call that a piece belongs to. Some upstreams omit the index, and some give every call the same. Then a new
+    /// id, or a new name where there are no ids, means that another call begins.
     fn place(&self, delta: &Delta<'_>) -> Option<usize> {
         let place = match delta.index {
             Some(_) => self.open.iter().rposition(|call| call.index == delta.index)?,
@@ -118,7 +118,7 @@ impl Calls {
         }
     }
 
-    /// Counts what arrived. Too much of it fails the attempt.
+    /// Counts the bytes that arrived. Too many fail the attempt.
     fn has_room(&mut self, added: usize, out: &mut Out) -> bool {
         self.bytes = self.bytes.saturating_add(added);
         if added > 0 {
@@ -141,7 +141,7 @@ impl Calls {
         let Open { id, name, arguments, number, .. } = self.open.remove(place);
         self.bytes = self.bytes.saturating_sub(id.len() + name.len() + arguments.len());
         if name.is_empty() {
-            return out.fail(transient("upstream asked for a tool without a name"));
+            return out.fail(transient("upstream sent a tool call without a name"));
         }
         let id = if is_usable(&id) { id } else { format!("call_{number}") };
         let bytes = arguments.len();
@@ -149,13 +149,13 @@ impl Calls {
     }
 }
 
-/// Whether an id can stand in a path. Another one is replaced: it only ties a call to its result.
+/// Whether an id can be used in a path. Other ids are replaced, because an id only links a call to its result.
 fn is_usable(id: &str) -> bool {
     let dots = id == "." || id == "..";
     !id.is_empty() && id.len() <= ID_BYTES_MAX && !dots && !id.contains(char::is_control)
 }
 
-/// The arguments as an object, or literally as text if they are not an object or are nested too deep to be stored.
+/// The arguments as an object, or as the literal text if they are not an object or are nested too deep.
 fn input(arguments: String) -> Value {
     if arguments.trim().is_empty() {
         return Value::Object(Map::new());

@@ -1,5 +1,5 @@
-//! Where a vendor listens. The address and the headers are checked when the settings are read, so that what
-//! cannot be sent stops the start and not the first call.
+//! The address and headers of an upstream. They are checked when the settings are read, so that an invalid value
+//! stops the start of the server instead of failing the first call.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -16,13 +16,13 @@ use reqwest::{Response, StatusCode, Url};
 use serde_json::Value;
 
 use super::super::{Arrived, ModelStream};
-use super::body::{Body, Broken};
+use super::body::{Broken, Chunks, chunks};
 use super::failures::{answered, broken, invalid, without};
 use super::pool::{Pool, Proxies};
 use super::reading::{Dialect, Form, Reading};
 use super::settings::{Secret, UpstreamSettings};
 
-/// How much of an error's body is read to find out what it says.
+/// How much of an error's body is read.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
 /// Headers that the operator cannot set, because the request depends on them.
 const OURS: &[HeaderName] =
@@ -37,7 +37,7 @@ pub(in super::super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// `vendor` are the headers that the vendor wants. Headers from the settings replace them.
+    /// `vendor` are the headers that the vendor requires. Headers from the settings replace them.
     pub(in super::super) fn new(
         path: &str,
         settings: &UpstreamSettings,
@@ -50,11 +50,11 @@ impl Endpoint {
             (USER_AGENT, HeaderValue::from_static(concat!("outlast/", env!("CARGO_PKG_VERSION")))),
         ]);
         for (name, value) in vendor {
-            let value = sensitive(&value).ok_or("the key has characters that a header cannot carry")?;
+            let value = sensitive(&value).ok_or("the key has characters that are not allowed in a header")?;
             headers.insert(name, value);
         }
         add_own(&mut headers, settings)?;
-        // A proxy could not reach what listens on this machine, and it would be told the key.
+        // A proxy cannot reach an upstream on this machine, and it would see the key.
         let proxies = if is_local(&url) { Proxies::None } else { Proxies::Environment };
         let pool = Arc::new(Pool::new(proxies)?);
         Ok(Endpoint { pool, url, headers, secrets: settings.secrets().into() })
@@ -64,8 +64,8 @@ impl Endpoint {
         self.url.host_str().unwrap_or_default()
     }
 
-    /// Sends a request when the stream is first polled, and reads its response. Keys that the upstream repeats in
-    /// an error are taken out.
+    /// Sends a request when the stream is first polled, and reads its response. Keys that the upstream repeats in an
+    /// error are removed.
     pub(in super::super) fn stream(
         &self,
         body: Result<Value, Failure>,
@@ -74,7 +74,7 @@ impl Endpoint {
         let (endpoint, secrets) = (self.clone(), self.secrets.clone());
         let opened = async move {
             match endpoint.open(body).await {
-                Ok((body, form)) => Reading::new(body.boxed(), form, dialect).boxed(),
+                Ok((chunks, form)) => Reading::new(chunks, form, dialect).boxed(),
                 Err(failure) => futures_util::stream::iter([Err(failure)]).boxed(),
             }
         };
@@ -82,7 +82,7 @@ impl Endpoint {
         arriving.map(move |arrived| hide(&secrets, arrived)).boxed()
     }
 
-    async fn open(&self, body: Result<Value, Failure>) -> Result<(Body, Form), Failure> {
+    async fn open(&self, body: Result<Value, Failure>) -> Result<(Chunks, Form), Failure> {
         let body = body?.to_string();
         let broke = |error: reqwest::Error| broken(&Broken::from(error));
         let slot = self.pool.slot().map_err(broke)?;
@@ -92,34 +92,34 @@ impl Endpoint {
             return Err(refusal(response).await);
         }
         let form = form(response.headers())?;
-        Ok((Body::new(response, slot), form))
+        Ok((chunks(response, slot), form))
     }
 }
 
 impl fmt::Debug for Endpoint {
-    // Only what holds no secret: the query may hold a key, and the client a proxy's password.
+    // Only fields without secrets: the query may contain a key, and the client a proxy's password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Endpoint").field("host", &self.host()).finish_non_exhaustive()
     }
 }
 
-/// The address of a call; a query stays behind it. No message repeats `base`: a mistyped address may hold a
-/// password anywhere.
+/// The URL of a call; a query string stays at its end. No message repeats `base`, because a mistyped address may
+/// contain a password anywhere.
 fn url(base: &str, path: &str) -> Result<Url, String> {
     let base = base.trim();
     if !["http://", "https://"].iter().any(|scheme| base.starts_with(scheme)) {
-        return Err("base_url must begin with http:// or https://".to_owned());
+        return Err("base_url must start with http:// or https://".to_owned());
     }
-    let mut url = Url::parse(base).map_err(|error| format!("base_url is not a valid address: {error}"))?;
+    let mut url = Url::parse(base).map_err(|error| format!("base_url is not a valid URL: {error}"))?;
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("base_url holds a user or password: put it into headers".to_owned());
+        return Err("base_url contains a user or password; put it into headers".to_owned());
     }
     let whole = format!("{}{path}", url.path().trim_end_matches('/'));
     url.set_path(&whole);
     Ok(url)
 }
 
-/// Whether the address is this machine's own.
+/// Whether the address is on this machine.
 fn is_local(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     match host.parse::<IpAddr>() {
@@ -138,7 +138,7 @@ fn add_own(headers: &mut HeaderMap, settings: &UpstreamSettings) -> Result<(), S
         }
         let value = sensitive(value.expose());
         let value = value.ok_or_else(|| {
-            format!("headers: the value of {name} has characters that a header cannot carry")
+            format!("headers: the value of {name} has characters that are not allowed in a header")
         })?;
         headers.insert(parsed, value);
     }
@@ -156,13 +156,13 @@ fn form(headers: &HeaderMap) -> Result<Form, Failure> {
     let coding = text(CONTENT_ENCODING);
     if !matches!(coding, "" | "identity") {
         return Err(invalid(&format!(
-            "upstream compressed its response with {coding}, which was not asked for"
+            "upstream compressed its response with {coding}, which was not requested"
         )));
     }
     let kind = text(CONTENT_TYPE).split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match kind.as_str() {
         "application/json" => Ok(Form::Document),
-        "text/html" => Err(invalid("upstream responded with a web page: is base_url right?")),
+        "text/html" => Err(invalid("upstream responded with a web page; check base_url")),
         _ => Ok(Form::Events),
     }
 }
@@ -209,16 +209,16 @@ mod tests {
     }
 
     #[test]
-    fn b7_what_cannot_be_sent_is_refused_by_name_and_without_its_value() {
+    fn b7_an_invalid_setting_is_refused_by_name_without_its_value() {
         let url = "http://localhost:1/v1";
-        assert_eq!(refused("localhost:1", &[]), "base_url must begin with http:// or https://");
+        assert_eq!(refused("localhost:1", &[]), "base_url must start with http:// or https://");
         assert!(refused("ftp://a", &[]).contains("http://"));
-        assert_eq!(refused("http://", &[]), "base_url is not a valid address: empty host");
-        let user = "base_url holds a user or password: put it into headers";
+        assert_eq!(refused("http://", &[]), "base_url is not a valid URL: empty host");
+        let user = "base_url contains a user or password; put it into headers";
         assert_eq!(refused("http://me:hunter2@a/", &[]), user);
         assert_eq!(refused(url, &[("bad name", "x")]), r#"headers: "bad name" is not a valid header name"#);
         let value = refused(url, &[("x-team", "line\nbreak")]);
-        assert_eq!(value, "headers: the value of x-team has characters that a header cannot carry");
+        assert_eq!(value, "headers: the value of x-team has characters that are not allowed in a header");
         assert_eq!(refused(url, &[("Host", "other")]), "headers: Host is set by the server itself");
     }
 
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn i14_a_word_that_only_stands_for_a_key_garbles_nothing() {
+    fn i14_a_placeholder_instead_of_a_key_is_not_hidden() {
         let hidden = |key: &str| {
             let settings = UpstreamSettings { api_key: Some(Secret::new(key)), ..settings("http://a", &[]) };
             without(&settings.secrets(), "none of the ollama models, sk-1234")

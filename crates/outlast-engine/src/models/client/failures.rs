@@ -1,4 +1,4 @@
-//! What an upstream's failure means for the next attempt. It is decided here and nowhere else.
+//! Classifies upstream failures: whether the next attempt may succeed.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::settings::Secret;
 /// How much of an upstream's error text is kept.
 const ERROR_CHARS_MAX: usize = 500;
 
-/// A failure that may pass.
+/// A failure that is retried.
 pub(in super::super) fn transient(message: &str) -> Failure {
     Failure { class: FailureClass::Transient, message: message.to_owned(), retry_after: None }
 }
 
-/// A failure that a retry would meet again.
+/// A failure that a retry cannot fix.
 pub(in super::super) fn invalid(message: &str) -> Failure {
     Failure { class: FailureClass::Invalid, ..transient(message) }
 }
 
-/// A failure because an answer is larger than a limit.
+/// The failure of an answer that exceeds a limit.
 pub(super) fn too_long(message: &str) -> Failure {
     Failure { class: FailureClass::TooLong, ..transient(message) }
 }
@@ -31,24 +31,24 @@ pub(super) fn broken(broken: &Broken) -> Failure {
     transient(&broken.to_string())
 }
 
-/// The upstream responded with a status other than 200.
+/// The failure for a status other than 200.
 pub(super) fn answered(status: u16, headers: &HeaderMap, body: &[u8]) -> Failure {
     let text = String::from_utf8_lossy(body);
     let parsed: Option<Value> = serde_json::from_str(&text).ok();
     let message = parsed.as_ref().and_then(message).unwrap_or(&text);
-    let message = format!("upstream answered {status}: {message}");
+    let message = format!("upstream responded with {status}: {message}");
     let retry_after = retry_after(headers, jiff::Timestamp::now());
     Failure { class: classify(Some(status), &text), message, retry_after }
 }
 
-/// The upstream reported an error after a 200.
+/// The failure for an error that the upstream reports after a 200.
 pub(in super::super) fn broke_off(error: &Value) -> Failure {
     let said = message(error).unwrap_or("no reason given");
     let class = classify(status(error), &error.to_string());
-    Failure { class, ..transient(&format!("upstream broke off: {said}")) }
+    Failure { class, ..transient(&format!("upstream failed: {said}")) }
 }
 
-/// Hides secrets in a message, then shortens it. The other way round, half a key could be left at its end.
+/// Hides secrets in a message and then shortens it. In the other order, part of a key could remain at its end.
 pub(super) fn without(secrets: &[Secret], message: &str) -> String {
     let mut message = message.to_owned();
     for secret in secrets {
@@ -57,13 +57,12 @@ pub(super) fn without(secrets: &[Secret], message: &str) -> String {
     message.chars().take(ERROR_CHARS_MAX).collect()
 }
 
-/// Whether to retry, by a status and the text beside it. Without a status the upstream broke off for reasons of its
-/// own.
+/// Classifies by status and error text. Without a status, the upstream failed for reasons of its own.
 fn classify(status: Option<u16>, words: &str) -> FailureClass {
     match status {
         Some(429) => FailureClass::RateLimited,
         Some(413) => FailureClass::ContextTooLong,
-        // Some servers respond with 500 to a prompt that is too long. It would be as long the next time.
+        // Some servers respond with 500 to a prompt that is too long. A retry would fail again.
         _ if holds(words, CONTEXT_TOO_LONG) => FailureClass::ContextTooLong,
         None | Some(408 | 425 | 500..) => match holds(words, REFUSED) && status.is_none() {
             true => FailureClass::Refused,
@@ -74,10 +73,10 @@ fn classify(status: Option<u16>, words: &str) -> FailureClass {
     }
 }
 
-/// Marks of a request that the provider will never answer.
+/// Signs of a request that the provider refuses to answer.
 const REFUSED: &[&str] = &["content_policy", "content_filter", "flagged_input", "requires moderation"];
 
-/// Marks of a prompt that is too long for the model.
+/// Signs of a prompt that is too long for the model.
 const CONTEXT_TOO_LONG: &[&str] = &[
     "context_length_exceeded",
     "maximum context length",
@@ -91,7 +90,7 @@ fn holds(words: &str, list: &[&str]) -> bool {
     list.iter().any(|wanted| words.contains(wanted))
 }
 
-/// The text for a person, wherever this upstream puts it.
+/// The error message, wherever this upstream puts it.
 fn message(body: &Value) -> Option<&str> {
     let error = body.get("error").unwrap_or(body);
     let places = [Some(error), error.get("message"), error.get("detail")];
@@ -127,7 +126,7 @@ fn named(name: &str) -> Option<u16> {
 }
 
 /// How long the upstream asks us to wait: milliseconds, seconds or a date. Anything else is ignored, and so is a
-/// time that has passed. The core limits the wait.
+/// time in the past. The core limits the wait.
 fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     if let Some(millis) = text("retry-after-ms").and_then(number) {
@@ -142,7 +141,7 @@ fn retry_after(headers: &HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     Duration::try_from(date.duration_since(now)).ok()
 }
 
-/// The two obsolete forms of a date that must still be understood (RFC 9110, 5.6.7).
+/// The two obsolete date formats that must still be accepted (RFC 9110, 5.6.7).
 fn old_date(text: &str) -> Option<jiff::Timestamp> {
     let forms = ["%A, %d-%b-%y %H:%M:%S GMT", "%a %b %e %H:%M:%S %Y"];
     let date = forms.iter().find_map(|form| jiff::civil::DateTime::strptime(form, text).ok())?;
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn g11_an_absurd_retry_after_is_nothing_or_the_longest_wait() {
+    fn g11_an_absurd_retry_after_is_ignored_or_limited() {
         for nothing in
             ["", "-1", "soon", "NaN", "inf", "1e", "Wed, 31 Dec 2025 23:59:59 GMT", "Thu, 99 Jan 2026"]
         {
@@ -214,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn g11_words_tell_a_refusal_and_a_context_that_is_too_long_from_other_mistakes() {
+    fn g11_refusals_and_long_contexts_are_recognised_by_their_text() {
         let class =
             |status, body: Value| answered(status, &HeaderMap::new(), body.to_string().as_bytes()).class;
         let long = [
@@ -260,17 +259,17 @@ mod tests {
     }
 
     #[test]
-    fn the_message_is_found_wherever_it_stands() {
+    fn the_message_is_found_wherever_it_is() {
         let told = |body: &str| answered(400, &HeaderMap::new(), body.as_bytes()).message;
-        assert_eq!(told(r#"{"error":{"message":"a"}}"#), "upstream answered 400: a");
-        assert_eq!(told(r#"{"error":"a"}"#), "upstream answered 400: a");
-        assert_eq!(told(r#"{"object":"error","message":"a"}"#), "upstream answered 400: a");
-        assert_eq!(told(r#"{"detail":"a"}"#), "upstream answered 400: a");
-        assert_eq!(told("<h1>a</h1>"), "upstream answered 400: <h1>a</h1>");
+        assert_eq!(told(r#"{"error":{"message":"a"}}"#), "upstream responded with 400: a");
+        assert_eq!(told(r#"{"error":"a"}"#), "upstream responded with 400: a");
+        assert_eq!(told(r#"{"object":"error","message":"a"}"#), "upstream responded with 400: a");
+        assert_eq!(told(r#"{"detail":"a"}"#), "upstream responded with 400: a");
+        assert_eq!(told("<h1>a</h1>"), "upstream responded with 400: <h1>a</h1>");
     }
 
     #[test]
-    fn i14_a_key_is_hidden_before_the_message_is_cut() {
+    fn i14_a_key_is_hidden_before_the_message_is_shortened() {
         let secrets = [Secret::new("sk-canary-0123456789")];
         for place in 470..510 {
             let message = format!("{}sk-canary-0123456789", "x".repeat(place));

@@ -1,5 +1,5 @@
-//! What all upstreams that stream over HTTP have in common. What their events mean is each vendor's dialect,
-//! in the files beside this folder.
+//! Shared by all upstreams that stream over HTTP. Each vendor's dialect, which interprets its events, has a file
+//! next to this folder.
 
 mod body;
 mod calls;

@@ -1,5 +1,5 @@
-//! Connections to one upstream, kept between calls: an agent calls the same upstream many times, and each new
-//! connection would cost it a TCP and a TLS handshake.
+//! Connections to one upstream, kept between calls. An agent calls the same upstream many times, and each new
+//! connection would cost a TCP and a TLS handshake.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,14 +8,14 @@ use reqwest::{Client, redirect, retry};
 
 /// How long a connection may take to open, TLS and proxies included.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// One client puts all its HTTP/2 calls on one connection, and calls beyond the server's limit of streams would
-/// wait in silence until another one ends. No server should allow fewer than 100 (RFC 9113, 6.5.2).
+/// One client puts all its HTTP/2 calls on one connection, and calls beyond the server's limit on streams would
+/// wait silently until another one ends. Servers should allow at least 100 (RFC 9113, 6.5.2).
 const CALLS_PER_CLIENT: usize = 100;
-/// How much of one HTTP/2 stream may wait to be read.
+/// How much unread data one HTTP/2 stream may have.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
-/// All streams of a connection fit into its window, so one that nobody reads cannot hold up the others.
+/// All streams of a connection fit into its window, so one that is not read cannot block the others.
 const CONNECTION_WINDOW_BYTES: u32 = STREAM_WINDOW_BYTES * CALLS_PER_CLIENT as u32;
-/// Idle connections that a client keeps, for 90 seconds each. A burst of calls leaves no more than these.
+/// The maximum number of idle connections that a client keeps, for 90 seconds each.
 const IDLE_CONNECTIONS_MAX: usize = 16;
 
 /// Clients for one upstream. A new one is added when all others are full.
@@ -24,8 +24,8 @@ pub(super) struct Pool {
     clients: Mutex<Vec<Slots>>,
 }
 
-/// Whether the proxies of the environment are used: those of `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and
-/// `NO_PROXY`, as they are when the server starts.
+/// Whether to use the proxies in `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, as set when the server
+/// starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proxies {
     Environment,
@@ -34,26 +34,26 @@ pub(super) enum Proxies {
 
 struct Slots {
     client: Client,
-    /// One clone for each call under way.
+    /// One clone for each running call.
     taken: Arc<()>,
 }
 
-/// A place for one call. Dropping it makes room for another.
+/// A slot for one call, freed when it is dropped.
 pub(super) struct Slot {
     pub(super) client: Client,
     _taken: Arc<()>,
 }
 
 impl Pool {
-    /// Builds the first client, so that TLS or proxy settings that cannot work stop the start.
+    /// Builds the first client, so that invalid TLS or proxy settings stop the start of the server.
     pub(super) fn new(proxies: Proxies) -> Result<Pool, String> {
-        let client = client(proxies).map_err(|_| "cannot set up TLS: are CA certificates installed?")?;
+        let client = client(proxies).map_err(|_| "cannot set up TLS; are CA certificates installed?")?;
         Ok(Pool { proxies, clients: Mutex::new(vec![Slots { client, taken: Arc::default() }]) })
     }
 
     pub(super) fn slot(&self) -> Result<Slot, reqwest::Error> {
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        // The first one with room: calls meet on few connections, and the rest go idle and close.
+        // Use the first one with room, so that calls share few connections and the others become idle and close.
         let free = clients.iter().find(|slots| Arc::strong_count(&slots.taken) <= CALLS_PER_CLIENT);
         let slots = match free {
             Some(slots) => slots,
@@ -72,7 +72,7 @@ fn client(proxies: Proxies) -> Result<Client, reqwest::Error> {
         Proxies::None => Client::builder().no_proxy(),
     };
     builder
-        // Attempts are counted and recorded by the engine; a retry here would be a call that nobody sees.
+        // The engine counts and records attempts. A retry here would be an invisible call.
         .retry(retry::never())
         // A redirect would take the key to another host.
         .redirect(redirect::Policy::none())
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_that_is_full_is_joined_by_another_and_used_again_when_it_has_room() {
+    fn a_second_client_is_added_when_the_first_is_full_and_the_first_is_reused_when_it_has_room() {
         let pool = Pool::new(Proxies::None).unwrap();
         let clients = || pool.clients.lock().unwrap().len();
         let mut slots: Vec<Slot> = (0..CALLS_PER_CLIENT).map(|_| pool.slot().unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Reads the body of a response: bytes in, pieces of an answer out.
+//! Turns the body of a response into pieces of an answer.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -8,46 +8,47 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream::{BoxStream, Stream};
+use futures_util::stream::Stream;
 use outlast_core::{Failure, Piece, TextKind};
 use sse_stream::SseByteStream;
 use tokio::time::{Sleep, sleep};
 
 use super::super::{Arrived, END_GRACE};
-use super::body::Broken;
+use super::body::{Broken, Chunks};
 use super::failures::{broken, too_long, transient};
 
-/// Text is handed on when it has this many bytes, even if more is waiting.
+/// Text is passed on at this size, even if more is waiting.
 const PIECE_BYTES_MAX: usize = 16 * 1024;
-/// What a piece costs beside its text. Thinking and text that alternate byte by byte fill a batch sooner.
+/// Counted for each piece in addition to its text, so that thinking and text that alternate byte by byte fill a
+/// batch sooner.
 const PIECE_OVERHEAD_BYTES: usize = 64;
-/// Events that are read before other tasks get a turn.
+/// How many events are read before other tasks can run.
 const EVENTS_MAX: usize = 1024;
-/// Bytes that may arrive without completing an event, which is also what an event can be. More is a broken or a
-/// hostile upstream.
+/// How many bytes may arrive without completing an event. This is also the maximum size of an event. An upstream
+/// that sends more is broken or hostile.
 const EVENT_BYTES_MAX: usize = 1024 * 1024;
-/// Bytes that may arrive without adding to the answer, such as empty chunks of models that think in silence.
+/// How many bytes may arrive without adding to the answer. Models that do not show their thinking send empty chunks.
 const SILENT_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The size of an answer that comes as one document instead of a stream.
+/// The maximum size of an answer that comes as one document instead of a stream.
 const DOCUMENT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// How long a complete answer waits for the end of its body, which lets the next call use the connection.
+/// How long a complete answer waits for the end of its body, so that the next call can use the connection.
 const CLOSE_GRACE: Duration = Duration::from_millis(100);
 
-/// What a vendor's events mean.
+/// Interprets a vendor's events.
 pub(in super::super) trait Dialect: Send + Unpin + 'static {
     fn event(&mut self, data: &str, out: &mut Out);
 
-    /// The answer came as one document, although a stream was asked for.
+    /// The answer came as one document, although a stream was requested.
     fn document(&mut self, document: &[u8], out: &mut Out);
 
-    /// Whether the model has said why it stopped. What goes wrong after that is no loss.
+    /// Whether the finish reason has arrived. Errors after that do not matter.
     fn is_complete(&self) -> bool;
 
-    /// Nothing more is read. `cut` is the failure unless the answer is complete.
+    /// Called when nothing more is read. `cut` is the failure, unless the answer is complete.
     fn end(&mut self, cut: Failure, out: &mut Out);
 }
 
-/// What a dialect has made of the events so far.
+/// What a dialect has produced from the events so far.
 #[derive(Default)]
 pub(in super::super) struct Out {
     ready: VecDeque<Piece>,
@@ -59,7 +60,7 @@ pub(in super::super) struct Out {
 }
 
 impl Out {
-    /// Adds text. It joins the last piece if both are of the same kind.
+    /// Adds text, to the last piece if that is of the same kind.
     pub(in super::super) fn text(&mut self, new_kind: TextKind, added: &str) {
         if added.is_empty() || self.is_over() {
             return;
@@ -76,7 +77,7 @@ impl Out {
         self.piece(Piece::Text { kind: new_kind, text: added.to_owned(), chunks: 1 }, added.len());
     }
 
-    /// Part of the answer arrived, though it may not be ready to be handed on.
+    /// Part of the answer arrived, although it may not be ready to be passed on.
     pub(in super::super) fn heard(&mut self) {
         self.heard = true;
     }
@@ -95,7 +96,7 @@ impl Out {
         self.end.get_or_insert(Ok(reason));
     }
 
-    /// The answer is broken.
+    /// The attempt has failed.
     pub(in super::super) fn fail(&mut self, failure: Failure) {
         self.end.get_or_insert(Err(failure));
     }
@@ -123,9 +124,9 @@ impl Out {
 /// How an answer is encoded.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) enum Form {
-    /// As server-sent events.
+    /// Server-sent events.
     Events,
-    /// As one JSON document.
+    /// One JSON document.
     Document,
 }
 
@@ -137,15 +138,12 @@ pub(in super::super) struct Reading<D> {
     counts: Arc<Counts>,
     /// Nothing more will come from the source.
     ended: bool,
-    /// The end was handed on.
+    /// The end was passed on.
     told: bool,
     /// How long an answer with a finish reason waits for the rest.
     end_grace: Option<Pin<Box<Sleep>>>,
     close_grace: Option<Pin<Box<Sleep>>>,
 }
-
-/// The bytes of a response.
-type Chunks = BoxStream<'static, Result<Bytes, Broken>>;
 
 enum Source {
     Events(SseByteStream<Counted>),
@@ -171,7 +169,7 @@ impl<D: Dialect> Reading<D> {
         }
     }
 
-    /// How many pieces are waiting to be handed on.
+    /// How many pieces are waiting to be passed on.
     #[cfg(test)]
     pub(in super::super) fn ready(&self) -> usize {
         self.out.ready.len()
@@ -223,7 +221,7 @@ impl<D: Dialect> Reading<D> {
         self.dialect.end(cut, &mut self.out);
     }
 
-    /// Waits a moment for the end of the body after a complete answer. What is still in it is passed over.
+    /// After a complete answer, waits a moment for the end of the body and ignores what is still in it.
     fn poll_close(&mut self, cx: &mut Context<'_>) -> Poll<Option<Arrived>> {
         for _ in 0..EVENTS_MAX {
             if self.ended {
@@ -240,7 +238,7 @@ impl<D: Dialect> Reading<D> {
         grace.as_mut().poll(cx).map(|()| None)
     }
 
-    /// Ends an answer that has its finish reason but whose upstream neither says more nor hangs up.
+    /// Ends an answer that has its finish reason but whose upstream neither sends more nor closes the stream.
     fn poll_grace(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Arrived, Failure>>> {
         if !self.dialect.is_complete() {
             return Poll::Pending;
@@ -254,7 +252,7 @@ impl<D: Dialect> Reading<D> {
         self.poll_out(cx)
     }
 
-    /// Hands on what is ready, and the end when nothing else is left.
+    /// Passes on what is ready, and the end when nothing else is left.
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Arrived, Failure>>> {
         if let Some(piece) = self.out.next() {
             return Poll::Ready(Some(Ok(Arrived::Piece(piece))));
@@ -274,15 +272,15 @@ impl<D: Dialect> Reading<D> {
 }
 
 fn ended_early() -> Failure {
-    transient("upstream ended too early")
+    transient("upstream response ended too early")
 }
 
 impl<D: Dialect> Stream for Reading<D> {
     type Item = Result<Arrived, Failure>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        // Everything that has arrived is read before anything is handed on: a token that joins a piece costs a
-        // fraction of one that is handed on by itself.
+        // Read everything that has arrived before passing anything on: a token that is added to a piece costs a
+        // fraction of one that is passed on separately.
         let chunks = self.counts.chunks.load(Ordering::Relaxed);
         let (mut read, mut emptied) = (0, false);
         while !self.out.is_over() && self.out.bytes < PIECE_BYTES_MAX && read < EVENTS_MAX && !emptied {
@@ -297,13 +295,13 @@ impl<D: Dialect> Stream for Reading<D> {
             return Poll::Ready(Some(Ok(Arrived::Sign)));
         }
         if !emptied {
-            cx.waker().wake_by_ref(); // there may be more, and nobody else will say so
+            cx.waker().wake_by_ref(); // there may be more, and nothing else will wake this task
         }
         self.poll_grace(cx)
     }
 }
 
-/// Bytes that the SSE parser has taken. It keeps its source to itself, so they are counted on their way in.
+/// Bytes that the SSE parser has read. It hides its source, so they are counted before they reach it.
 #[derive(Default)]
 struct Counts {
     chunks: AtomicUsize,

@@ -1,4 +1,4 @@
-//! A context as a chat completions request.
+//! Converts a context to a chat completions request.
 
 use outlast_core::{Context, ContextMessage, Failure, Part, Role};
 use serde_json::{Map, Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::super::client::{UpstreamSettings, invalid};
 use super::super::options::{LIMITS, accept_options};
 
-/// `limit` is the upstream's name for the length of an answer.
+/// `limit` is the upstream's name for the limit on tokens.
 pub(super) fn body(settings: &UpstreamSettings, context: &Context, limit: &str) -> Result<Value, Failure> {
     let mut body = accept_options(context.options.clone())
         .map_err(|refused| invalid(&format!("the option {refused}")))?;
@@ -21,8 +21,8 @@ pub(super) fn body(settings: &UpstreamSettings, context: &Context, limit: &str) 
     Ok(Value::Object(body))
 }
 
-/// Leaves one limit: the smallest of the client's two and the operator's. It has the upstream's name, because an
-/// upstream may ignore the other one; only where the operator sets no limit may a client choose the name.
+/// Leaves one limit, the smallest of the client's two and the operator's. It gets the upstream's name, because an
+/// upstream may ignore the other one. If the operator sets no limit, the client may choose the name.
 fn limit_tokens(body: &mut Map<String, Value>, cap: Option<u64>, name: &str) {
     let [old, new] = LIMITS.map(|name| body.remove(name).as_ref().and_then(Value::as_u64));
     let chosen = if cap.is_none() && old.is_none() && new.is_some() { LIMITS[1] } else { name };
@@ -57,8 +57,8 @@ fn messages(context: &Context) -> Vec<Value> {
     list
 }
 
-/// One message of ours may become several: a tool result is a message of its own, and tool calls belong to the
-/// assistant.
+/// One message of ours may become several, because a tool result is a separate message and tool calls belong to
+/// the assistant.
 fn add(list: &mut Vec<Value>, message: &ContextMessage) {
     let begin = list.len();
     let speaker = match message.role {
@@ -75,7 +75,7 @@ fn add(list: &mut Vec<Value>, message: &ContextMessage) {
                 let image = json!({"type": "image_url", "image_url": {"url": url}});
                 content(list, begin, speaker, image);
             }
-            // Thinking is left out: no upstream here accepts it.
+            // Thinking is left out because none of these upstreams accepts it.
             Part::Thinking { .. } => {}
             Part::ToolUse { id, name, input } => {
                 let function = json!({"name": name, "arguments": arguments(input)});
@@ -92,7 +92,7 @@ fn add(list: &mut Vec<Value>, message: &ContextMessage) {
     }
 }
 
-/// Adds to the last message if it is this speaker's and began here; content is a list until it is flattened.
+/// Adds to the last message if it has this role and was started here. Content is a list until it is flattened.
 fn content(list: &mut Vec<Value>, begin: usize, speaker: &str, part: Value) {
     let last = list[begin..].last_mut().filter(|last| last["role"] == speaker);
     match last.and_then(|last| last["content"].as_array_mut()) {
@@ -101,7 +101,7 @@ fn content(list: &mut Vec<Value>, begin: usize, speaker: &str, part: Value) {
     }
 }
 
-/// Tool calls go into one message of the assistant, after its text.
+/// Tool calls go into one assistant message, after its text.
 fn asked(list: &mut Vec<Value>, call: Value) {
     match list.last_mut().filter(|last| last["role"] == "assistant") {
         Some(last) => match last["tool_calls"].as_array_mut() {
@@ -123,7 +123,7 @@ fn flatten(message: &mut Value) {
     }
 }
 
-/// Arguments are JSON in a string. If the model wrote something else, its literal text was kept.
+/// Arguments are JSON in a string. If the model sent something else, its literal text was kept.
 fn arguments(input: &Value) -> String {
     match input {
         Value::String(raw) => raw.clone(),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_words_go_as_text_and_instructions_first() {
+    fn b2_text_is_sent_as_a_string_and_instructions_come_first() {
         let context = Context {
             system: Some("be brief".into()),
             messages: vec![
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_pictures_stand_between_the_words() {
+    fn b2_images_keep_their_place_between_text() {
         let parts = json!([{"type": "text", "text": "what is"}, {"type": "image", "url": "data:image/png;base64,AA=="}]);
         assert_eq!(
             given(vec![said(Role::User, parts)]),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_calls_stand_together_and_each_answer_by_itself() {
+    fn b2_tool_calls_share_a_message_and_each_result_has_its_own() {
         let messages = vec![
             said(
                 Role::Assistant,
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_a_call_and_its_answer_in_one_message_of_ours_are_two_of_theirs() {
+    fn b2_a_call_and_its_result_in_one_message_become_two() {
         let tool = |id: &str| {
             said(
                 Role::Tool,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_options_go_along_but_cannot_take_the_place_of_ours() {
+    fn b2_options_are_passed_on_but_cannot_replace_our_fields() {
         let options =
             json!({"temperature": 0.5, "stop": ["x"], "response_format": {"type": "json_object"}, "n": 1});
         assert_eq!(
@@ -286,12 +286,12 @@ mod tests {
         );
         for (name, value) in [("n", json!(2)), ("model", json!("other")), ("stream", json!(false))] {
             let message = wishing(None, json!({name: value})).unwrap_err().message;
-            assert_eq!(message, format!("the option {name} is not an option that is passed on to models"));
+            assert_eq!(message, format!("the option {name} is not supported"));
         }
     }
 
     #[test]
-    fn b2_the_smallest_limit_counts_whatever_names_a_client_gives() {
+    fn b2_the_smallest_limit_counts_under_either_name() {
         let limits = |cap, options| {
             let body = wishing(cap, options).unwrap();
             LIMITS.map(|name| body[name].as_u64())
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn b2_tools_go_with_their_schema() {
+    fn b2_tools_are_sent_with_their_schema() {
         let parameters = Some(json!({"type": "object"}));
         let tools = vec![
             ToolSpec {

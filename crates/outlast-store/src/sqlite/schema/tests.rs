@@ -1,8 +1,11 @@
 use rusqlite::Connection;
 
+use super::{REMOVALS, SINCE_2, TABLES};
+
 use crate::contract::{Newest, Query, Table};
-use crate::suite::{all, append, conversation, lines};
-use crate::{SqliteStore, Store};
+use crate::suite::items::item;
+use crate::suite::{all, append, conversation, lines, write};
+use crate::{Items, SqliteStore, Store};
 
 /// A database of schema version 2: a conversation for each status of a generation, `c-STATUS` with the
 /// generation `g-STATUS` and two records.
@@ -27,7 +30,7 @@ fn version_2(path: &std::path::Path, statuses: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_database_of_the_last_version_opens_and_keeps_everything() {
+async fn a_database_of_version_2_opens_and_keeps_everything() {
     const LIVE: [&str; 5] = ["queued", "running", "awaiting_approval", "paused", "interrupted"];
     const ENDED: [&str; 3] = ["completed", "cancelled", "error"];
     let folder = tempfile::tempdir().unwrap();
@@ -54,7 +57,7 @@ async fn a_database_of_the_last_version_opens_and_keeps_everything() {
         assert_eq!(
             ended,
             [("g-completed", Some(600)), ("g-cancelled", Some(700)), ("g-error", Some(800))],
-            "they are due since they began"
+            "each is due since it was created"
         );
     }
     let store = SqliteStore::open(&path).unwrap();
@@ -64,11 +67,42 @@ async fn a_database_of_the_last_version_opens_and_keeps_everything() {
     assert_eq!(all(&store, &c).await.len(), 3);
 }
 
+/// A database of schema version 3, which knew no items, with one conversation.
+async fn version_3(path: &std::path::Path) {
+    drop(SqliteStore::open(path).unwrap());
+    let store = SqliteStore::open(path).unwrap();
+    write(&store, &conversation("c"), 0, &["one", "two"]).await;
+    drop(store);
+    let db = Connection::open(path).unwrap();
+    db.execute_batch("DROP TABLE items").unwrap();
+    db.pragma_update(None, "user_version", 3).unwrap();
+}
+
+#[tokio::test]
+async fn a_database_of_version_3_opens_keeps_its_log_and_takes_items() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outlast.db");
+    version_3(&path).await;
+    for opened in 1..=2 {
+        let store = SqliteStore::open(&path).unwrap();
+        assert_eq!(all(&store, &conversation("c")).await, lines(&[(1, "one"), (2, "two")]));
+        assert_eq!(store.get_item("k", "id").await.unwrap().is_some(), opened == 2);
+        if opened == 1 {
+            store.put_item(item("k", "id", 1)).await.unwrap();
+        }
+    }
+}
+
 #[test]
 fn an_upgraded_database_has_the_schema_of_a_new_one() {
     let folder = tempfile::tempdir().unwrap();
     let (old, new) = (folder.path().join("old.db"), folder.path().join("new.db"));
     version_2(&old, &["running"]);
+    let last = folder.path().join("last.db");
+    let db = Connection::open(&last).unwrap();
+    db.execute_batch(&[TABLES, SINCE_2, REMOVALS].concat()).unwrap();
+    db.pragma_update(None, "user_version", 3).unwrap();
+    drop(db);
     let schema = |path| {
         drop(SqliteStore::open(path).unwrap());
         let db = Connection::open(path).unwrap();
@@ -81,6 +115,7 @@ fn an_upgraded_database_has_the_schema_of_a_new_one() {
             .unwrap()
     };
     assert_eq!(schema(&old), schema(&new));
+    assert_eq!(schema(&last), schema(&new));
 }
 
 #[test]

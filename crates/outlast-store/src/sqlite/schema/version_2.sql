@@ -45,7 +45,7 @@ CREATE TABLE stored_generations (
 );
 CREATE INDEX generations_by_conversation ON stored_generations (conversation_id, ord, id);
 CREATE INDEX generations_by_request ON stored_generations (conversation_id, request_id);
--- Live ones are few among very many: found by status first, whoever asks.
+-- Live generations are few among very many, so they are found by status first.
 CREATE INDEX generations_by_status ON stored_generations (status, ord, id);
 CREATE INDEX generations_by_user ON stored_generations (user_id, status, ord, id);
 

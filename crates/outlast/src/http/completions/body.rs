@@ -15,10 +15,10 @@ use super::super::generations::WhenBusyName;
 
 mod messages;
 
-/// An id that a client chooses may be this long.
+/// The maximum length of an id that a client chooses.
 const ID_BYTES_MAX: usize = 200;
 
-/// OpenAI's fields that Outlast acts on, its own, and the rest for the upstream.
+/// OpenAI's fields that Outlast uses, Outlast's own fields, and the options for the upstream.
 #[derive(Deserialize, ToSchema)]
 #[schema(as = ChatCompletion)]
 pub(crate) struct CompletionBody {
@@ -38,7 +38,7 @@ pub(crate) struct CompletionBody {
     #[serde(rename = "whenBusy")]
     when_busy: Option<WhenBusyName>,
     metadata: Option<Metadata>,
-    /// For the upstream, if they are on the list of those that are passed on.
+    /// For the upstream, if they are on the list of supported options.
     #[serde(flatten)]
     options: Map<String, Value>,
 }
@@ -55,14 +55,14 @@ enum ToolBody {
     Function { function: ToolSpec },
 }
 
-/// How the client wants its answer.
+/// How the client wants to receive its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Delivery {
-    /// Not now: as a job.
+    /// As a job.
     Background,
-    /// As it comes.
+    /// In chunks, as it is produced.
     Stream { include_usage: bool },
-    /// When it is complete.
+    /// As one object, when it is complete.
     Whole,
 }
 
@@ -79,10 +79,10 @@ impl CompletionBody {
     pub(crate) fn into_request(self, headers: &HeaderMap) -> Result<StartRequest, Problem> {
         let model = self.model.ok_or_else(|| missing("model"))?;
         if self.n.is_some_and(|n| n != 1) {
-            return Err(Problem::wrong("n", "only one answer at a time: leave it out, or pass 1"));
+            return Err(Problem::wrong("n", "only one answer at a time is supported: omit it, or pass 1"));
         }
         if self.background == Some(true) {
-            // A job must be findable by whoever asked for it.
+            // The client of a job must be able to find it again.
             self.thread_id.as_ref().ok_or_else(|| missing("threadId"))?;
             self.message_id.as_ref().ok_or_else(|| missing("messageId"))?;
         }
@@ -99,7 +99,7 @@ impl CompletionBody {
             conversation: thread.map(ConversationId::from),
             create: true,
             role: last.role,
-            // The id of the answer names the request too: whoever repeats it means the same answer.
+            // The id of the answer is also the idempotency key: a request that repeats it means the same answer.
             request: answer.as_deref().map(RequestId::from).or(named),
             brief: Brief {
                 model,
@@ -118,7 +118,7 @@ fn missing(field: &str) -> Problem {
     Problem::wrong(field, "is missing")
 }
 
-/// An id that can stand in a path, in a header and in the log.
+/// Checks that an id can be used in a path, in a header and in the log.
 fn checked(field: &str, id: String) -> Result<String, Problem> {
     let forbidden = |letter: char| letter.is_control() || letter == '/';
     if id.is_empty() || id.len() > ID_BYTES_MAX || id.contains(forbidden) || id == "." || id == ".." {
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn b3_what_is_missing_or_wrong_is_named() {
+    fn b3_a_missing_or_wrong_field_is_named() {
         let said = json!([{"role": "user", "content": "hi"}]);
         let long = "x".repeat(201);
         for (body, field) in [
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn b3_the_answers_id_names_the_request() {
+    fn b3_the_id_of_the_answer_is_the_idempotency_key() {
         let body = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}],
             "messageId": "ä 1", "requestId": "r"});
         let request = request(body).unwrap();

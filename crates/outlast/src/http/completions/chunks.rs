@@ -1,4 +1,4 @@
-//! Events as OpenAI's chunks.
+//! Encodes events as OpenAI's chunks.
 
 use outlast_core::{Event, GenerationDocument, GenerationId, GenerationStatus, Part};
 use serde::Serialize;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::super::error::Problem;
 use super::is_settled;
 
-/// Turns one generation into chunks: first what its document has, then one event after the other.
+/// Turns one generation into chunks: first the content of its document, then one event after another.
 pub(super) struct Chunks {
     job: GenerationId,
     id: String,
@@ -107,7 +107,7 @@ impl Chunks {
         std::mem::take(&mut self.out)
     }
 
-    /// Takes the next event. How a generation without an answer ended is in its document, not in the event.
+    /// Encodes the next event. If a generation ends without an answer, its document says how.
     pub(super) fn event(&mut self, event: &Event) -> Next {
         if self.over {
             return Next::GoOn;
@@ -126,7 +126,7 @@ impl Chunks {
             Event::ChatDone { finish_reason } => self.finish(finish_reason),
             Event::ChatInterrupted { .. } => return Next::Settled,
             end if end.is_end() => return Next::Settled,
-            // OpenAI's chunks cannot express anything else, whatever events are added.
+            // OpenAI's chunks cannot express any other event.
             _ => {}
         }
         Next::GoOn
@@ -190,7 +190,7 @@ fn write(out: &mut Vec<u8>, data: &impl Serialize) {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Next {
     GoOn,
-    /// The generation has ended, or waits for a person, without an answer: read its document.
+    /// The generation has ended, or waits for a person, without an answer. Read its document.
     Settled,
 }
 

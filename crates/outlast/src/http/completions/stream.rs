@@ -1,4 +1,4 @@
-//! A generation as a stream of OpenAI's chunks.
+//! Streams a generation as OpenAI's chunks.
 
 use std::convert::Infallible;
 
@@ -8,26 +8,32 @@ use futures_util::stream;
 use outlast_core::{GenerationId, decode};
 use outlast_engine::{Batch, EngineError, EventStream, Frame, StreamEnd};
 
-use super::super::App;
+use super::super::caller::{Caller, Write};
 use super::super::error::Problem;
 use super::super::events::{KEEP_ALIVE, event_stream};
+use crate::auth::AuthError;
+
 use super::chunks::{Chunks, Next};
 use super::is_settled;
 
 struct Streaming {
-    app: App,
+    caller: Caller<Write>,
     id: GenerationId,
     events: EventStream,
     chunks: Chunks,
 }
 
-pub(super) async fn follow(app: &App, id: &GenerationId, include_usage: bool) -> Result<Response, Problem> {
-    let user = app.user();
-    let document = app.engine().generation(&user, id).await?;
+pub(super) async fn follow(
+    caller: &Caller<Write>,
+    id: &GenerationId,
+    include_usage: bool,
+) -> Result<Response, Problem> {
+    let user = caller.user();
+    let document = caller.engine().generation(user, id).await?;
     // The document has everything up to its last event, so the stream starts after that.
-    let events = app.engine().stream_generation(&user, id, Some(document.last_seq)).await?;
+    let events = caller.engine().stream_generation(user, id, Some(document.last_seq)).await?;
     let chunks = Chunks::new(&document, include_usage);
-    let streaming = Streaming { app: app.clone(), id: id.clone(), events, chunks };
+    let streaming = Streaming { caller: caller.clone(), id: id.clone(), events, chunks };
     let frames = stream::unfold(streaming, |mut streaming| async move {
         let frame = streaming.next().await?;
         Some((Ok::<Bytes, Infallible>(frame), streaming))
@@ -45,13 +51,21 @@ impl Streaming {
             if self.chunks.over() {
                 return None;
             }
-            match self.events.next().await {
+            let next = tokio::select! {
+                biased;
+                () = self.caller.principal().ended() => {
+                    self.leave(AuthError::Invalid.into());
+                    continue;
+                }
+                next = self.events.next() => next,
+            };
+            match next {
                 Ok(Frame::Events(batch)) => self.read(&batch).await,
                 Ok(Frame::KeepAlive) => return Some(KEEP_ALIVE),
                 Ok(Frame::Snapshot(_)) | Err(StreamEnd::Complete) => {
                     self.settle().await;
                     if !self.chunks.over() {
-                        // Text that was sent before it was saved is lost, and the answer starts again.
+                        // Text that was sent before it was saved is lost, and the answer starts over.
                         self.chunks.fail(&Problem::retracted(&self.id));
                     }
                 }
@@ -74,10 +88,9 @@ impl Streaming {
         }
     }
 
-    /// Ends the stream as the document says. One that was interrupted may have been resumed since.
+    /// Ends the stream as the document says. An interrupted generation may have been resumed since.
     async fn settle(&mut self) {
-        let user = self.app.user();
-        match self.app.engine().generation(&user, &self.id).await {
+        match self.caller.engine().generation(self.caller.user(), &self.id).await {
             Ok(document) if is_settled(document.status) => self.chunks.settle(&document),
             Ok(_) => {}
             Err(error) => self.leave(error.into()),

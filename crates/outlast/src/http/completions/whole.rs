@@ -1,18 +1,20 @@
-//! A generation as one completion, sent when it has ended.
+//! Returns a generation as one completion when it has ended.
 
 use axum::response::{IntoResponse, Response};
 use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Head, Part, plain_text};
 use outlast_engine::{Frame, StreamEnd};
 use serde_json::{Value, json};
 
-use super::super::App;
+use super::super::caller::{Caller, Write};
 use super::super::error::Problem;
 use super::super::streamed::StreamedJson;
+use crate::auth::AuthError;
+
 use super::chunks::{Usage, completion_id, created, finish_reason, tool_call};
 use super::is_settled;
 
-pub(super) async fn answer(app: &App, id: &GenerationId) -> Result<Response, Problem> {
-    let document = settled(app, id).await?;
+pub(super) async fn answer(caller: &Caller<Write>, id: &GenerationId) -> Result<Response, Problem> {
+    let document = settled(caller, id).await?;
     match document.status {
         GenerationStatus::Completed => Ok(StreamedJson(completion(&document)).into_response()),
         _ => Err(Problem::without_answer(&document)),
@@ -20,16 +22,21 @@ pub(super) async fn answer(app: &App, id: &GenerationId) -> Result<Response, Pro
 }
 
 /// Waits until the generation has ended, or waits for a person.
-async fn settled(app: &App, id: &GenerationId) -> Result<GenerationDocument, Problem> {
-    let user = app.user();
+async fn settled(caller: &Caller<Write>, id: &GenerationId) -> Result<GenerationDocument, Problem> {
+    let (user, principal) = (caller.user(), caller.principal());
     loop {
-        let document = app.engine().generation(&user, id).await?;
+        let document = caller.engine().generation(user, id).await?;
         if is_settled(document.status) {
             return Ok(document);
         }
-        let mut events = app.engine().stream_generation(&user, id, Some(document.last_seq)).await?;
+        let mut events = caller.engine().stream_generation(user, id, Some(document.last_seq)).await?;
         loop {
-            match events.next().await {
+            let next = tokio::select! {
+                biased;
+                () = principal.ended() => return Err(Problem::from(AuthError::Invalid).left_alone(id)),
+                next = events.next() => next,
+            };
+            match next {
                 Ok(Frame::Events(batch)) if batch.heads().iter().any(settles) => break,
                 Ok(Frame::Events(_) | Frame::KeepAlive) => {}
                 Ok(Frame::Snapshot(_)) | Err(StreamEnd::Complete) => break,

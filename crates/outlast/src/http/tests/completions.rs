@@ -30,7 +30,7 @@ fn body(more: Value) -> Value {
 }
 
 impl Server {
-    /// The lines of a stream, those with JSON parsed.
+    /// The lines of a stream, with JSON parsed.
     async fn chunks(&self, body: &Value) -> Vec<Value> {
         let response = self.ask("post", "/v1/chat/completions", body.to_string()).await;
         assert_eq!(response.status(), StatusCode::OK);
@@ -81,7 +81,7 @@ async fn b3_a_stream_is_openais_chunk_by_chunk() {
 }
 
 #[tokio::test]
-async fn b3_usage_is_a_chunk_of_its_own_if_it_is_wished_for() {
+async fn b3_usage_is_a_separate_chunk_if_requested() {
     let server = Server::with(DemoModel::with_pace(Duration::from_millis(1)), Settings::default());
     let wishes = json!({"stream": true, "stream_options": {"include_usage": true},
         "messages": [{"role": "user", "content": "5 words"}]});
@@ -113,7 +113,7 @@ async fn b3_without_a_stream_the_answer_is_one_object() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn b3_text_that_is_withdrawn_ends_the_stream_with_an_error_and_a_repeat_has_the_whole_answer() {
+async fn b3_a_retraction_ends_the_stream_with_an_error_and_a_repeated_request_gets_the_whole_answer() {
     let broken = vec![say("Wrong"), Step::Wait(Duration::from_secs(1)), fails(FailureClass::Transient)];
     let server = playing(vec![broken, vec![say("Right"), Step::Finish]]);
     let body = body(json!({"stream": true, "messageId": "answer"}));
@@ -125,7 +125,7 @@ async fn b3_text_that_is_withdrawn_ends_the_stream_with_an_error_and_a_repeat_ha
     assert!(error["message"].as_str().unwrap().contains(&format!("/v1/jobs/{job}/events")));
     let again = server.chunks(&body).await;
     assert_eq!((content(&again).as_str(), again.last()), ("Right", Some(&json!("[DONE]"))));
-    assert_eq!(server.chunks(&body).await, again, "also after the end");
+    assert_eq!(server.chunks(&body).await, again, "even after the end");
     server.engine.stop().await;
 }
 
@@ -152,7 +152,7 @@ async fn b3_a_failure_is_an_error_in_the_stream_and_a_status_without_one() {
 }
 
 #[tokio::test]
-async fn b3_a_cancel_is_told_to_who_streams_and_to_who_waits() {
+async fn b3_a_cancel_ends_streaming_and_waiting_requests() {
     let server = Server::new();
     let cancel = async {
         loop {
@@ -177,7 +177,7 @@ async fn b3_a_cancel_is_told_to_who_streams_and_to_who_waits() {
 }
 
 #[tokio::test]
-async fn b3_a_server_that_stops_says_so_in_the_stream() {
+async fn b3_a_stopping_server_says_so_in_the_stream() {
     let server = Server::new();
     let body = body(json!({"stream": true})).to_string();
     let response = server.ask("post", "/v1/chat/completions", body).await;
@@ -190,7 +190,7 @@ async fn b3_a_server_that_stops_says_so_in_the_stream() {
 }
 
 #[tokio::test]
-async fn b3_a_repeat_is_asked_for_only_where_it_begins_nothing_twice() {
+async fn b3_a_retry_is_suggested_only_where_it_starts_nothing_twice() {
     for (name, worth_repeating) in [(json!({}), false), (json!({"requestId": "r"}), true)] {
         let server = Server::new();
         let begun = async {
@@ -211,7 +211,7 @@ async fn b3_a_repeat_is_asked_for_only_where_it_begins_nothing_twice() {
 }
 
 #[tokio::test]
-async fn b3_problems_carry_what_openais_libraries_show() {
+async fn b3_problems_have_the_error_object_of_openai() {
     let server = Server::new();
     let response = server.ask("post", "/v1/chat/completions", json!({"messages": []}).to_string()).await;
     assert_eq!(response.status(), StatusCode::BAD_REQUEST);
@@ -222,14 +222,14 @@ async fn b3_problems_carry_what_openais_libraries_show() {
     );
     let (status, problem) = server.post("/v1/chat/completions", &body(json!({"model": "gpt"}))).await;
     assert_eq!((status, &problem["error"]["param"]), (422, &json!("model")));
-    assert!(problem["detail"].as_str().unwrap().contains("default"), "the known ones are named: {problem}");
+    assert!(problem["detail"].as_str().unwrap().contains("default"), "the known models are named: {problem}");
     let (status, code) = server.problem("post", "/v1/chat/completions", "{").await;
     assert_eq!((status, code.as_str()), (400, "invalid_json"));
     server.engine.stop().await;
 }
 
 #[tokio::test]
-async fn b3_the_last_message_joins_the_transcript_and_the_answer_has_the_chosen_id() {
+async fn b3_the_last_message_is_added_to_the_transcript_and_the_answer_has_the_chosen_id() {
     let server = playing(vec![vec![say("Hello"), Step::Finish]]);
     let said = json!([{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}]);
     let body = body(json!({"messages": said, "threadId": "my thread", "messageId": "my-answer"}));
@@ -240,7 +240,7 @@ async fn b3_the_last_message_joins_the_transcript_and_the_answer_has_the_chosen_
     assert_eq!(
         seen,
         [(&json!("user"), &json!("hi")), (&json!("assistant"), &json!("Hello"))],
-        "instructions are no part of it"
+        "instructions are not part of the transcript"
     );
     assert_eq!(messages[1]["id"], "my-answer");
     server.engine.stop().await;

@@ -1,4 +1,4 @@
-//! Background jobs: begun, repeated, refused, looked at, stopped.
+//! Background jobs: start, repeat, refuse, read, abort.
 
 use axum::http::header;
 
@@ -12,7 +12,7 @@ fn job(more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn b3_a_job_is_begun_at_once_and_once() {
+async fn b3_a_job_starts_at_once_and_only_once() {
     let server = Server::new();
     let (status, begun) = server.post("/v1/chat/completions", &job(json!({}))).await;
     let id = begun["jobId"].as_str().unwrap();
@@ -47,7 +47,7 @@ async fn b3_a_job_is_begun_at_once_and_once() {
 }
 
 #[tokio::test]
-async fn b3_a_job_is_aborted_once_and_what_follows_is_told_so() {
+async fn b3_a_job_is_aborted_once_and_later_aborts_return_false() {
     let server = Server::new();
     let (_, begun) = server.post("/v1/chat/completions", &job(json!({}))).await;
     let path = format!("/v1/jobs/{}", begun["jobId"].as_str().unwrap());
@@ -66,7 +66,7 @@ async fn b3_a_job_is_aborted_once_and_what_follows_is_told_so() {
 }
 
 #[tokio::test]
-async fn b5_another_users_job_and_conversation_are_not_found_whatever_is_asked() {
+async fn b5_another_users_job_and_conversation_are_not_found() {
     let server = Server::new();
     let theirs = server.foreign("theirs").await;
     for id in [theirs.generation.as_str(), "gen_none"] {
@@ -80,7 +80,7 @@ async fn b5_another_users_job_and_conversation_are_not_found_whatever_is_asked()
             assert_eq!(status, 404, "{path}");
         }
     }
-    // The same name is another conversation for another user.
+    // For another user, the same name is another conversation.
     let (status, begun) = server.post("/v1/chat/completions", &job(json!({"threadId": "theirs"}))).await;
     assert_eq!(status, 202);
     let mine = server.get(&format!("/v1/jobs/{}", begun["jobId"].as_str().unwrap())).await.1;
@@ -92,7 +92,7 @@ async fn b5_another_users_job_and_conversation_are_not_found_whatever_is_asked()
 }
 
 #[tokio::test]
-async fn b3_an_id_that_names_another_message_is_refused() {
+async fn b3_an_id_of_an_existing_message_is_refused() {
     let server = Server::new();
     let (_, begun) = server.post("/v1/chat/completions", &job(json!({}))).await;
     let abort = format!("/v1/jobs/{}/abort", begun["jobId"].as_str().unwrap());
@@ -106,7 +106,7 @@ async fn b3_an_id_that_names_another_message_is_refused() {
 }
 
 #[tokio::test]
-async fn b4_one_job_too_many_is_told_when_to_come_back() {
+async fn b4_one_job_too_many_is_refused_with_retry_after() {
     for (settings, expected) in [
         (Settings { live_generations_per_user: 2, ..Settings::default() }, StatusCode::TOO_MANY_REQUESTS),
         (Settings { live_generations: 2, ..Settings::default() }, StatusCode::SERVICE_UNAVAILABLE),
@@ -120,14 +120,14 @@ async fn b4_one_job_too_many_is_told_when_to_come_back() {
         let response = server.ask("post", "/v1/chat/completions", body).await;
         assert_eq!(response.status(), expected);
         assert!(response.headers().contains_key(header::RETRY_AFTER));
-        assert!(!response.headers().contains_key("x-should-retry"), "it may pass");
+        assert!(!response.headers().contains_key("x-should-retry"), "a retry may succeed");
         let problem = read(response).await;
         assert_eq!(
             (&problem["code"], &problem["error"]["code"]),
             (&json!("limit_reached"), &json!("limit_reached"))
         );
         let again = server.post("/v1/chat/completions", &job(json!({"threadId": "a"}))).await;
-        assert_eq!(again.0, 202, "a repeat begins nothing");
+        assert_eq!(again.0, 202, "a repeated request starts nothing");
         server.engine.stop().await;
     }
 }

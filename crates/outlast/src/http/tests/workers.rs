@@ -1,4 +1,4 @@
-//! Workers elsewhere: claims, batches, epochs, ends.
+//! Workers: claims, batches, epochs, ends.
 
 use super::*;
 
@@ -19,7 +19,7 @@ impl Worker<'_> {
         self.server.post(&format!("/v1/generations/{}/{what}", self.id), &body).await
     }
 
-    /// Becomes the producer; its epoch and position.
+    /// Claims the generation. Returns the epoch and the position.
     async fn claim(&self, keep: bool) -> (u64, u64) {
         let (status, answer) = self.post("claim", json!({"keep": keep})).await;
         assert_eq!((status, &answer["status"]), (200, &json!("running")), "{answer}");
@@ -50,7 +50,7 @@ async fn x3_a_worker_claims_appends_and_ends_a_generation() {
     let next = first["lastSeq"].as_u64().unwrap();
     assert!(next > seq);
 
-    // The answer got lost: the same batch again is told that it was taken.
+    // The response was lost. Sending the same batch again is refused with a conflict, so it was recorded.
     let (status, problem) = worker.append((epoch, seq), json!([thought, words("Hel")])).await;
     assert_eq!((status, &problem["code"], &problem["lastSeq"]), (409, &json!("seq_conflict"), &json!(next)));
 
@@ -105,7 +105,7 @@ async fn x3_a_worker_learns_of_a_cancel() {
 }
 
 #[tokio::test]
-async fn x3_batches_that_make_no_sense_are_refused_whole() {
+async fn x3_invalid_batches_are_refused_as_a_whole() {
     let server = Server::new();
     let worker = Worker::start(&server).await;
     let claimed = worker.claim(true).await;
@@ -128,7 +128,7 @@ async fn x3_batches_that_make_no_sense_are_refused_whole() {
 }
 
 #[tokio::test]
-async fn x3_a_worker_may_fail_for_reasons_of_its_own() {
+async fn x3_a_worker_may_fail_with_its_own_code() {
     let server = Server::new();
     let worker = Worker::start(&server).await;
     let claimed = worker.claim(true).await;

@@ -1,5 +1,5 @@
-//! The messages of a chat completion. Unknown fields are ignored: libraries send back whole answers, with whatever
-//! their provider put there.
+//! The messages of a chat completion. Unknown fields are ignored, because libraries send back whole answers with
+//! all fields that the provider added.
 
 use outlast_core::{ContextMessage, DEPTH_MAX, Part, Role, depth};
 use serde::{Deserialize, Deserializer};
@@ -35,7 +35,7 @@ struct Content(Vec<Part>);
 #[derive(ToSchema)]
 #[serde(untagged)]
 #[schema(as = CompletionContent)]
-#[allow(dead_code)] // only its schema is used: what is wrong is said better by hand
+#[allow(dead_code)] // only its schema is used; hand-written errors are clearer
 enum ContentForm {
     Text(String),
     Parts(Vec<PartBody>),
@@ -95,8 +95,8 @@ struct FunctionCall {
 impl From<ToolCall> for Part {
     fn from(call: ToolCall) -> Part {
         let ToolCall { id, function: FunctionCall { name, arguments } } = call;
-        // Now and then models write what is not an object, or nest it too deep to be stored. It goes back to them
-        // as it was.
+        // Models sometimes write arguments that are not an object or are nested too deep to be stored. They are
+        // returned to the model as text.
         let storable = |input: &Value| input.is_object() && depth(input) <= DEPTH_MAX;
         let input = serde_json::from_str(&arguments).ok().filter(storable);
         Part::ToolUse { id, name, input: input.unwrap_or(Value::String(arguments)) }

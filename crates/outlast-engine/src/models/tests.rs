@@ -1,5 +1,5 @@
-//! Streams as the vendors document them, and what we make of them. Each is read as a whole, byte by byte, and split
-//! at every position: the answer is the same.
+//! Tests with streams as the vendors document them. Each is read as a whole, byte by byte, and split at every
+//! position, with the same result.
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -11,7 +11,7 @@ use super::anthropic::Messages;
 use super::client::{Broken, CALL_BYTES_MAX, CALLS_MAX, Dialect, Form, Reading};
 use super::openai::Completions;
 
-/// What arrives when the bytes come in these chunks: one line for each thing.
+/// What arrives when the bytes come in these chunks, one line for each item.
 fn read<D: Dialect>(dialect: D, form: Form, chunks: Vec<Result<Bytes, Broken>>) -> Vec<String> {
     let reading = Reading::new(stream::iter(chunks).boxed(), form, dialect);
     let arrived: Vec<_> = futures_util::FutureExt::now_or_never(reading.collect()).expect("nothing waits");
@@ -35,7 +35,7 @@ fn read<D: Dialect>(dialect: D, form: Form, chunks: Vec<Result<Bytes, Broken>>) 
             Ok(Arrived::Piece(Piece::Usage { input_tokens, output_tokens })) => {
                 lines.push(format!("usage {input_tokens} {output_tokens}"));
             }
-            Ok(Arrived::Piece(other)) => panic!("no model brings {other:?}"),
+            Ok(Arrived::Piece(other)) => panic!("models do not send {other:?}"),
             Ok(Arrived::Sign | Arrived::Ending) => continue,
             Ok(Arrived::Finished { reason }) => lines.push(format!("finished {reason}")),
             Err(failure) => lines.push(format!("failed {} {}", failure.class.code(), failure.message)),
@@ -49,7 +49,7 @@ fn chunks(bytes: &[u8], size: usize) -> Vec<Result<Bytes, Broken>> {
     bytes.chunks(size).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect()
 }
 
-/// What a recorded stream says, however it is cut.
+/// What a recorded stream contains, however it is split.
 fn recorded<D: Dialect + Default>(text: &str) -> Vec<String> {
     let bytes = text.as_bytes();
     let whole = read(D::default(), Form::Events, chunks(bytes, bytes.len()));
@@ -114,16 +114,13 @@ fn openrouter_comments_reasoning_and_usage() {
 #[test]
 fn openrouter_error_in_the_middle() {
     let lines = openai(include_str!("recorded/openrouter-error.txt"));
-    assert_eq!(
-        lines,
-        ["says The tallest", "failed upstream_failed upstream broke off: Provider disconnected"]
-    );
+    assert_eq!(lines, ["says The tallest", "failed upstream_failed upstream failed: Provider disconnected"]);
     let limited = openai("data: {\"error\":{\"code\":429,\"message\":\"slow down\"},\"choices\":[]}\n\n");
-    assert_eq!(limited, ["failed upstream_rate_limited upstream broke off: slow down"]);
+    assert_eq!(limited, ["failed upstream_rate_limited upstream failed: slow down"]);
     let wrong = openai("data: {\"error\":{\"code\":400,\"message\":\"bad\"}}\n\n");
-    assert_eq!(wrong, ["failed upstream_invalid_request upstream broke off: bad"]);
+    assert_eq!(wrong, ["failed upstream_invalid_request upstream failed: bad"]);
     let silent = openai(&choices(&[r#"{"delta":{},"finish_reason":"error"}"#]));
-    assert_eq!(silent, ["failed upstream_failed upstream broke off: no reason given"]);
+    assert_eq!(silent, ["failed upstream_failed upstream failed: no reason given"]);
 }
 
 #[test]
@@ -133,7 +130,7 @@ fn deepseek_reasoning_content_and_usage_in_every_chunk() {
 }
 
 #[test]
-fn interleaved_calls_are_put_together_by_index() {
+fn interleaved_calls_are_assembled_by_index() {
     let lines = openai(include_str!("recorded/openai-interleaved-tools.txt"));
     assert_eq!(
         lines,
@@ -147,7 +144,7 @@ fn interleaved_calls_are_put_together_by_index() {
 }
 
 #[test]
-fn calls_without_an_index_or_with_the_same_are_told_apart_by_their_ids() {
+fn calls_without_distinct_indexes_are_distinguished_by_their_ids() {
     for index in ["", r#""index":0,"#] {
         let call = |id: &str, path: &str| {
             format!(
@@ -163,7 +160,7 @@ fn calls_without_an_index_or_with_the_same_are_told_apart_by_their_ids() {
 }
 
 #[test]
-fn a_call_without_an_id_is_named_by_its_place_and_one_without_arguments_has_none() {
+fn a_call_without_an_id_is_numbered_and_missing_arguments_are_empty() {
     let lines = openai(&choices(&[
         r#"{"delta":{"tool_calls":[{"index":0,"function":{"name":"now"}}]}}"#,
         r#"{"delta":{"tool_calls":[{"index":1,"id":null,"function":{"name":"say","arguments":"not { json"}}]}}"#,
@@ -183,7 +180,7 @@ fn a_call_without_an_id_is_named_by_its_place_and_one_without_arguments_has_none
         r#"{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}"#,
         r#"{"delta":{},"finish_reason":"tool_calls"}"#,
     ]));
-    assert_eq!(nameless, ["failed upstream_failed upstream asked for a tool without a name"]);
+    assert_eq!(nameless, ["failed upstream_failed upstream sent a tool call without a name"]);
 }
 
 #[test]
@@ -206,7 +203,7 @@ fn i20_arguments_that_are_nested_too_deep_are_kept_as_text() {
 }
 
 #[test]
-fn an_id_that_cannot_stand_in_a_path_is_replaced() {
+fn an_id_that_cannot_be_used_in_a_path_is_replaced() {
     for id in [".", "..", "a\u{7f}", &"x".repeat(257)] {
         let chunk = json!({"delta": {"tool_calls": [{"index": 0, "id": id, "function": {"name": "t"}}]},
             "finish_reason": "tool_calls"});
@@ -215,7 +212,7 @@ fn an_id_that_cannot_stand_in_a_path_is_replaced() {
 }
 
 #[test]
-fn thinking_and_text_that_alternate_are_handed_on_in_small_batches() {
+fn alternating_thinking_and_text_are_passed_on_in_small_batches() {
     let pair = r#"{"delta":{"reasoning":"r","content":"c"}}"#;
     let text = choices(&vec![pair; 10_000]);
     let chunks = stream::iter([Ok(Bytes::from(text))]).boxed();
@@ -226,7 +223,7 @@ fn thinking_and_text_that_alternate_are_handed_on_in_small_batches() {
 }
 
 #[test]
-fn a_call_is_handed_on_when_the_next_begins() {
+fn a_call_is_passed_on_when_the_next_begins() {
     let begin = |index: u64, arguments: &str| {
         format!(
             r#"data: {{"choices":[{{"delta":{{"tool_calls":[{{"index":{index},"id":"c{index}","function":{{"name":"t","arguments":"{arguments}"}}}}]}}}}]}}"#
@@ -234,7 +231,7 @@ fn a_call_is_handed_on_when_the_next_begins() {
     };
     let cut = format!("{}\n\n{}\n\n", begin(0, "{}"), begin(1, "{"));
     let lines = openai(&cut);
-    assert_eq!(lines, ["calls c0 t {}", "failed upstream_failed upstream ended too early"]);
+    assert_eq!(lines, ["calls c0 t {}", "failed upstream_failed upstream response ended too early"]);
 }
 
 #[test]
@@ -275,7 +272,7 @@ fn a_tool_call_has_a_limit_before_its_arguments_begin() {
 }
 
 #[test]
-fn an_answer_that_is_one_document_is_taken() {
+fn an_answer_that_is_one_document_is_accepted() {
     let document = include_str!("recorded/openai-whole.json");
     let lines = read(Completions::default(), Form::Document, chunks(document.as_bytes(), 9));
     assert_eq!(
@@ -284,17 +281,17 @@ fn an_answer_that_is_one_document_is_taken() {
     );
     let error = br#"{"error":{"code":502,"message":"no provider"}}"#;
     let lines = read(Completions::default(), Form::Document, chunks(error, 9));
-    assert_eq!(lines, ["failed upstream_failed upstream broke off: no provider"]);
+    assert_eq!(lines, ["failed upstream_failed upstream failed: no provider"]);
     let cut = vec![Ok(Bytes::from_static(b"{\"choices\":")), Err(Broken::Connection)];
     let lines = read(Completions::default(), Form::Document, cut);
     assert_eq!(lines, ["failed upstream_failed the connection to the upstream broke"]);
     let lines = read(Messages::default(), Form::Document, chunks(b"{}", 9));
-    let message = "upstream responded with one document, not with a stream";
+    let message = "upstream responded with a single document instead of a stream";
     assert_eq!(lines, [format!("failed upstream_invalid_request {message}")]);
 }
 
 #[test]
-fn only_the_first_of_several_answers_is_told_and_odd_fields_are_tolerated() {
+fn only_the_first_choice_is_read_and_odd_fields_are_tolerated() {
     let lines = openai(&choices(&[
         r#"{"index":1,"delta":{"content":"other"}}"#,
         r#"{"index":0,"delta":{"role":"assistant","content":null,"annotations":[],"audio":{"x":[1]}},"logprobs":null}"#,
@@ -308,14 +305,14 @@ fn only_the_first_of_several_answers_is_told_and_odd_fields_are_tolerated() {
 }
 
 #[test]
-fn an_answer_with_its_reason_is_complete_however_the_bytes_end() {
+fn an_answer_with_a_finish_reason_is_complete_however_the_body_ends() {
     let finish = Bytes::from_static(
         b"data: {\"choices\":[{\"delta\":{\"content\":\"a\"},\"finish_reason\":\"stop\"}]}\n\n",
     );
     let broke = vec![Ok(finish), Err(Broken::Connection)];
     assert_eq!(read(Completions::default(), Form::Events, broke), ["says a", "finished stop"]);
     let done = openai("data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: [DONE]\n\n");
-    assert_eq!(done, ["says a", "failed upstream_failed upstream ended without a finish reason"]);
+    assert_eq!(done, ["says a", "failed upstream_failed upstream response ended without a finish reason"]);
 }
 
 #[test]
@@ -341,7 +338,7 @@ fn anthropic_thinking_then_tools() {
 }
 
 #[test]
-fn anthropic_calls_are_handed_on_when_their_block_ends() {
+fn anthropic_calls_are_passed_on_when_their_block_ends() {
     let whole = include_str!("recorded/anthropic-thinking-tools.txt");
     let first = whole.match_indices("event: content_block_start").nth(3).unwrap().0;
     let lines = anthropic(&whole[..first]);
@@ -350,7 +347,7 @@ fn anthropic_calls_are_handed_on_when_their_block_ends() {
         [
             r#"calls toolu_01 get_weather {"location":"San Francisco, CA"}"#,
             "usage 472 2",
-            "failed upstream_failed upstream ended too early"
+            "failed upstream_failed upstream response ended too early"
         ]
     );
 }
@@ -358,30 +355,30 @@ fn anthropic_calls_are_handed_on_when_their_block_ends() {
 #[test]
 fn anthropic_overloaded_in_the_middle() {
     let lines = anthropic(include_str!("recorded/anthropic-overloaded.txt"));
-    assert_eq!(lines, ["says Hel", "usage 25 1", "failed upstream_failed upstream broke off: Overloaded"]);
+    assert_eq!(lines, ["says Hel", "usage 25 1", "failed upstream_failed upstream failed: Overloaded"]);
     let error = |kind: &str| {
         anthropic(&format!(
             "event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"{kind}\",\"message\":\"m\"}}}}\n\n"
         ))
     };
-    assert_eq!(error("rate_limit_error"), ["failed upstream_rate_limited upstream broke off: m"]);
-    assert_eq!(error("invalid_request_error"), ["failed upstream_invalid_request upstream broke off: m"]);
-    assert_eq!(error("api_error"), ["failed upstream_failed upstream broke off: m"]);
+    assert_eq!(error("rate_limit_error"), ["failed upstream_rate_limited upstream failed: m"]);
+    assert_eq!(error("invalid_request_error"), ["failed upstream_invalid_request upstream failed: m"]);
+    assert_eq!(error("api_error"), ["failed upstream_failed upstream failed: m"]);
 }
 
 #[test]
-fn anthropic_unknown_events_blocks_and_deltas_are_passed_over() {
+fn anthropic_unknown_events_blocks_and_deltas_are_ignored() {
     let lines = anthropic(include_str!("recorded/anthropic-unknown.txt"));
     assert_eq!(lines, ["says Found it.", "usage 30 12", "finished refusal"]);
 }
 
 #[test]
-fn anthropic_without_a_stop_reason_is_cut_short() {
+fn anthropic_without_a_stop_reason_is_incomplete() {
     let whole = include_str!("recorded/anthropic-plain.txt");
     let cut = &whole[..whole.find("event: message_delta").unwrap()];
-    let broke = "failed upstream_failed upstream ended too early";
-    assert_eq!(anthropic(cut), ["says Hello, wörld!", "usage 125 1", broke], "what it cost is told");
+    let broke = "failed upstream_failed upstream response ended too early";
+    assert_eq!(anthropic(cut), ["says Hello, wörld!", "usage 125 1", broke], "token counts are reported");
     let stopped = format!("{cut}event: message_stop\ndata: {{\"type\":\"message_stop\"}}\n\n");
     let lines = anthropic(&stopped);
-    assert_eq!(lines.last().unwrap(), "failed upstream_failed upstream ended without a stop reason");
+    assert_eq!(lines.last().unwrap(), "failed upstream_failed upstream response ended without a stop reason");
 }

@@ -1,0 +1,90 @@
+//! `outlast keys`: creates, lists and revokes API keys, beside a running server or without one.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use outlast_core::Timestamp;
+use outlast_engine::Clock;
+use outlast_store::Items;
+
+use super::keys::{self, KeySpec};
+use super::scopes::{Scopes, ScopesError};
+use crate::config::parse_duration;
+
+#[derive(Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Create a key and print it. It is shown only once.
+    Create(Create),
+    /// List all keys, newest first. Secrets are not stored and cannot be shown.
+    List,
+    /// Revoke a key: requests with it fail at once, and its streams end within 5 seconds.
+    Revoke {
+        /// The key's id, as `list` shows it; the key itself works too
+        id: String,
+    },
+}
+
+#[derive(Args)]
+pub(crate) struct Create {
+    /// Whose key it is. Users need not be created; each sees only what is theirs
+    #[arg(long)]
+    user: String,
+    /// What the key allows: read, write, approve, produce, admin
+    #[arg(long, default_value = Scopes::USUAL, value_parser = parse_scopes)]
+    scopes: Scopes,
+    /// When the key stops working, for example 90d; never if it is not given
+    #[arg(long, value_name = "DURATION", value_parser = parse_expiry)]
+    expires: Option<Duration>,
+}
+
+fn parse_scopes(text: &str) -> Result<Scopes, ScopesError> {
+    Scopes::parse(text)
+}
+
+fn parse_expiry(text: &str) -> Result<Duration, &'static str> {
+    parse_duration(text).ok_or("not a duration like 90d, 12h or 30m")
+}
+
+impl KeysCommand {
+    pub(crate) async fn run(self, items: &dyn Items) -> anyhow::Result<()> {
+        let now = Clock::System.now();
+        match self {
+            KeysCommand::Create(Create { user, scopes, expires }) => {
+                let expires_at = expires.map(|expires| now.after(expires));
+                let key = keys::create(items, KeySpec { user, scopes, expires_at }, now).await?;
+                say(&key);
+                eprintln!(
+                    "This key is shown only now. The server needs a key for every request from now on."
+                );
+            }
+            KeysCommand::List => {
+                say("ID                USER  SCOPES  CREATED  STATUS");
+                for key in keys::list(items).await? {
+                    let status = status(&key, now);
+                    let created = key.created_at;
+                    say(&format!("{}  {:?}  {}  {created}  {status}", key.id, key.user.as_str(), key.scopes));
+                }
+            }
+            KeysCommand::Revoke { id } => {
+                let id = keys::PresentedKey::parse(&id).map_or(id.as_str(), |key| key.id());
+                keys::revoke(items, id, now).await?;
+                eprintln!("revoked {id}");
+            }
+        }
+        Ok(())
+    }
+}
+
+fn status(key: &keys::Key, now: Timestamp) -> String {
+    match (key.revoked_at, key.expires_at) {
+        (Some(revoked), _) => format!("revoked {revoked}"),
+        (None, Some(expires)) if expires <= now => format!("expired {expires}"),
+        (None, Some(expires)) => format!("expires {expires}"),
+        (None, None) => "active".to_owned(),
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "what the command was asked for")]
+fn say(line: &str) {
+    println!("{line}");
+}

@@ -1,0 +1,131 @@
+//! The one who makes a request. A handler reaches the engine only through its caller, so none can forget to
+//! ask who that is.
+
+use std::marker::PhantomData;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, header};
+use outlast_core::UserId;
+use outlast_engine::Engine;
+
+use super::App;
+use super::error::Problem;
+use crate::auth::{AuthError, Principal, Scope};
+
+/// Proxies add these. A server without keys trusts whoever reaches it on this machine, and behind a proxy
+/// that would be everybody.
+const FORWARDED: [HeaderName; 5] = [
+    header::FORWARDED,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-real-ip"),
+];
+
+/// The caller of a handler that needs the scope of `S`.
+pub(crate) struct Caller<S> {
+    app: App,
+    principal: Principal,
+    needs: PhantomData<S>,
+}
+
+/// What a handler needs its caller to be allowed.
+pub(crate) trait Needs: Send + Sync {
+    /// `None`: whoever has a valid credential.
+    const SCOPE: Option<Scope>;
+}
+
+pub(crate) struct Anyone;
+pub(crate) struct Read;
+pub(crate) struct Write;
+pub(crate) struct Approve;
+pub(crate) struct Produce;
+
+impl Needs for Anyone {
+    const SCOPE: Option<Scope> = None;
+}
+impl Needs for Read {
+    const SCOPE: Option<Scope> = Some(Scope::Read);
+}
+impl Needs for Write {
+    const SCOPE: Option<Scope> = Some(Scope::Write);
+}
+impl Needs for Approve {
+    const SCOPE: Option<Scope> = Some(Scope::Approve);
+}
+impl Needs for Produce {
+    const SCOPE: Option<Scope> = Some(Scope::Produce);
+}
+
+impl<S: Needs> FromRequestParts<App> for Caller<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Caller<S>, Problem> {
+        let principal = identify(app, &parts.headers).await?;
+        if let Some(scope) = S::SCOPE {
+            allow(&principal, scope)?;
+        }
+        Ok(Caller { app: app.clone(), principal, needs: PhantomData })
+    }
+}
+
+async fn identify(app: &App, headers: &HeaderMap) -> Result<Principal, Problem> {
+    // A server without keys ignores credentials: many clients must send one.
+    if let Some(local) = app.0.auth.local().await? {
+        if !app.0.insecure && FORWARDED.iter().any(|name| headers.contains_key(name)) {
+            return Err(Problem::through_proxy());
+        }
+        return Ok(local);
+    }
+    let key = bearer(headers)?.ok_or(AuthError::Missing)?;
+    Ok(app.0.auth.by_key(key).await?)
+}
+
+/// The credential in `Authorization`. Of two, each side of a proxy could believe another.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    let value = value.to_str().map_err(|_| AuthError::Invalid)?;
+    match (value.split_once(' '), values.next()) {
+        (Some((scheme, credential)), None) if scheme.eq_ignore_ascii_case("bearer") => {
+            Ok(Some(credential.trim()))
+        }
+        _ => Err(AuthError::Invalid),
+    }
+}
+
+fn allow(principal: &Principal, scope: Scope) -> Result<(), Problem> {
+    if principal.may(scope) { Ok(()) } else { Err(Problem::forbidden(scope)) }
+}
+
+impl<S> Caller<S> {
+    pub(crate) fn user(&self) -> &UserId {
+        self.principal.user()
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.app.0.engine
+    }
+
+    pub(crate) fn app(&self) -> &App {
+        &self.app
+    }
+
+    pub(crate) fn principal(&self) -> &Principal {
+        &self.principal
+    }
+
+    /// For what comes after the request, like a command on a WebSocket: the credential must still be valid
+    /// and allow this.
+    pub(crate) async fn still_may(&self, scope: Scope) -> Result<(), Problem> {
+        self.app.0.auth.recheck(&self.principal).await?;
+        allow(&self.principal, scope)
+    }
+}
+
+impl<S> Clone for Caller<S> {
+    fn clone(&self) -> Caller<S> {
+        Caller { app: self.app.clone(), principal: self.principal.clone(), needs: PhantomData }
+    }
+}
