@@ -105,7 +105,7 @@ it("i8_invisible_characters_in_a_question_are_shown", async () => {
   await page.context().close();
 });
 
-/** Lets `meanwhile` happen before the first decision reaches the server. Returns what was sent. */
+/** Runs `meanwhile` before the first decision reaches the server. Returns the decisions that were sent. */
 async function answerLate(page: Page, meanwhile: () => Promise<void>): Promise<unknown[]> {
   const sent: unknown[] = [];
   await page.route(/\/approvals\//, async (route) => {

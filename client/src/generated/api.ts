@@ -67,7 +67,7 @@ export interface components {
             readonly epoch: components["schemas"]["Whole"];
             /** @description The lease of the claim. A server without keys does not ask for it. */
             readonly lease?: string | null;
-            /** @description `lastSeq` of the last response: where this batch continues. */
+            /** @description `lastSeq` of the last response. This batch continues there. */
             readonly expectedSeq: components["schemas"]["Whole"];
             readonly events: readonly components["schemas"]["WorkerEvent"][];
             readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
@@ -986,7 +986,7 @@ export interface components {
             readonly epoch: number;
             /** @description Proof of the claim: send it with every heartbeat and batch. Only a claim returns it. */
             readonly lease?: string;
-            /** @description The worker's last event: what the next batch must expect. */
+            /** @description The worker's last event: the `expectedSeq` of the next batch. */
             readonly lastSeq: components["schemas"]["Seq"];
             readonly status: components["schemas"]["GenerationStatus"];
             /** @description The questions to a person, and the decisions. */

@@ -1,9 +1,9 @@
 //! A call to a model. Everything that has arrived is read at once, as a *gulp*.
 //!
-//! While an append is in flight, what arrives is gathered here, and it leaves as one event with the next append.
-//! So at low load every token is an event of its own. At high load events grow instead of queues, and each token
-//! needs fewer writes and wake-ups. When a gulp is full nothing more is read: bytes wait in the connection, and
-//! the upstream notices.
+//! Text that arrives while an append is in flight is gathered here, and becomes one event in the next append. So at
+//! low load every token is a separate event. At high load events get longer, no queue grows, and each token needs
+//! fewer writes and wake-ups. When a gulp is full nothing more is read: bytes wait in the connection, and the
+//! upstream is slowed down.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -29,8 +29,8 @@ pub(crate) struct Call {
     idle: Duration,
     /// When silence becomes a failure. It is extended only when something arrives, however often the owner wakes.
     deadline: Instant,
-    /// Fires at the deadline, or at an earlier one: arming it again for every token would cost more than the
-    /// one needless wake-up.
+    /// Fires at the deadline or at an earlier one, because resetting it for every token would cost more than one
+    /// spurious wake-up.
     alarm: Pin<Box<Sleep>>,
     pieces: Vec<Piece>,
     bytes: usize,
@@ -60,8 +60,8 @@ impl Call {
         Effect::CallModel { generation: self.generation.clone(), attempt: self.attempt }
     }
 
-    /// Waits until something has arrived and takes everything that has. What was taken is kept in `self`, so
-    /// dropping this future loses nothing.
+    /// Waits until something has arrived, then takes all of it. It is kept in `self`, so dropping this future loses
+    /// nothing.
     pub(crate) async fn gather(&mut self) {
         poll_fn(|cx| {
             self.read(cx);
@@ -70,7 +70,7 @@ impl Call {
         .await;
     }
 
-    /// Gathers while `work` is under way.
+    /// Gathers while `work` runs.
     pub(crate) async fn gather_during<T>(mut call: Option<&mut Call>, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         poll_fn(|cx| {

@@ -35,7 +35,7 @@ impl Owners {
         fence
     }
 
-    /// Leaves the conversation without an owner; false if somebody else is it by now.
+    /// Removes the owner. Returns false if another one has claimed the conversation since.
     pub(crate) fn release(&mut self, conversation: &ConversationId, fence: Fence) -> bool {
         let owned = self.by_conversation.get(conversation).is_some_and(|owner| owner.fence == fence);
         if owned {
@@ -48,7 +48,7 @@ impl Owners {
         self.by_conversation.contains_key(conversation)
     }
 
-    /// Takes ownership of everything away.
+    /// Removes all owners.
     pub(crate) fn evict_all(&mut self) {
         self.by_conversation.clear();
     }

@@ -34,7 +34,7 @@ pub trait Subject: Send {
     /// Another instance's handle to the same store; `None` where a second process is kept out.
     async fn another(&self) -> Option<Arc<dyn Store>>;
 
-    /// Whether what was appended is still there after `reopen`.
+    /// Whether appended records survive `reopen`.
     fn durable(&self) -> bool;
 
     /// Runs the store's background housekeeping now, if it has any.

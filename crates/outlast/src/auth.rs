@@ -1,12 +1,12 @@
-//! Who asks, and what they may do.
+//! Authentication: who makes a request, and what they may do.
 //!
-//! Every request is made by a [`Principal`]. Without keys there is one, the user `local` on this machine. From
-//! the moment the first key exists, a request needs a credential; a server never goes back to serving
-//! everybody, because a revoked key still counts as one.
+//! Every request is made by a [`Principal`]. Without keys there is one, the user `local` on this machine. Once the
+//! first key exists, every request needs a credential. A server never returns to serving everyone, because a
+//! revoked key still counts.
 //!
-//! A credential is looked up in the store for every request, so a revoked one fails at once, at every
-//! instance. What outlives its request, a stream, holds its principal; a task re-reads the credentials of
-//! those and ends the streams of the ones that are gone.
+//! A credential is looked up in the store for every request, so a revoked one fails at once, at every instance.
+//! A stream outlives its request and holds its principal. A task rereads the credentials of open streams, and ends
+//! the streams whose credentials are no longer valid.
 
 mod command;
 mod keys;
@@ -39,21 +39,21 @@ use principal::{Grant, Source};
 /// The user of a server without keys.
 const LOCAL: &str = "local";
 
-/// Credentials of open streams are re-read this often. Revoking a key ends its streams within 5 s.
+/// How often the credentials of open streams are reread. Revoking a key ends its streams within 5 s.
 const RECHECK_EVERY: Duration = Duration::from_secs(1);
 
-/// Decides who a request is made by.
+/// Determines who makes a request.
 pub(crate) struct Auth {
     items: Arc<dyn Items>,
     clock: Clock,
     leases: Leases,
-    /// Those who hold a stream, by their credential.
+    /// The principals of open streams, by credential.
     held: Mutex<HashMap<Source, Weak<Grant>>>,
-    /// There while nobody needs a credential.
+    /// `Some` while requests need no credential.
     local: Mutex<Option<Principal>>,
 }
 
-/// Why nobody was recognised.
+/// Why a request could not be authenticated.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AuthError {
     #[error("this server needs an API key: send it as `Authorization: Bearer <key>`")]
@@ -95,14 +95,14 @@ impl Auth {
         if local.is_none() || self.items.list_items(ItemQuery::newest(KEY, 1)).await?.items.is_empty() {
             return Ok(local);
         }
-        tracing::info!("a key exists: every request needs one from now on");
+        tracing::info!("a key exists; every request needs one from now on");
         if let Some(local) = self.local.lock().unwrap_or_else(PoisonError::into_inner).take() {
             local.end();
         }
         Ok(None)
     }
 
-    /// Who has this API key.
+    /// The principal of an API key.
     pub(crate) async fn by_key(&self, presented: &str) -> Result<Principal, AuthError> {
         let presented = PresentedKey::parse(presented).ok_or(AuthError::Invalid)?;
         let key = keys::get(&*self.items, presented.id()).await?.ok_or(AuthError::Invalid)?;
@@ -113,7 +113,7 @@ impl Auth {
         Ok(self.hold(source, key.user, key.scopes, key.expires_at))
     }
 
-    /// Whether the credential is still good. A store that cannot be reached says nothing about that.
+    /// Checks that the credential is still valid, and ends its streams if not. A store error leaves them open.
     pub(crate) async fn recheck(&self, principal: &Principal) -> Result<(), AuthError> {
         let now = self.clock.now();
         let valid = !principal.has_expired(now)
@@ -136,14 +136,14 @@ impl Auth {
                 match self.recheck(&principal).await {
                     Ok(()) | Err(AuthError::Invalid | AuthError::Missing) => {}
                     Err(AuthError::Store(error)) => {
-                        tracing::warn!(%error, "cannot check the keys of open streams; will try again");
+                        tracing::warn!(%error, "cannot check the keys of open streams; will retry");
                     }
                 }
             }
         }
     }
 
-    /// The same principal for everything that one credential holds open.
+    /// Returns the same principal for all streams of one credential.
     fn hold(&self, source: Source, user: UserId, scopes: Scopes, expires: Option<Timestamp>) -> Principal {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = held.get(&source).and_then(Weak::upgrade).map(Principal::from)
@@ -157,7 +157,7 @@ impl Auth {
         principal
     }
 
-    /// Those who hold something open now; the others are forgotten.
+    /// The principals with open streams. The others are removed.
     fn holding(&self) -> Vec<Principal> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.retain(|_, grant| grant.strong_count() > 0);

@@ -49,7 +49,7 @@ enum Command {
 struct Serve {
     #[command(flatten)]
     settings: SettingsFlags,
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Listen on an address that others can reach, or behind a proxy, although nobody has to log in
@@ -136,7 +136,7 @@ async fn keys(command: KeysCommand, settings: SettingsFlags) -> anyhow::Result<(
     command.run(&*items).await
 }
 
-/// Tells the person who started it what is wrong, in one line.
+/// Prints what is wrong in one line.
 fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
     eprintln!("outlast: {}", format!("{error:#}").replace('\n', " "));
     ExitCode::from(code)
@@ -147,7 +147,7 @@ async fn start(flags: Serve) -> anyhow::Result<Server> {
     if let Some(listen) = flags.listen {
         config.server.listen = listen;
     }
-    // Without the URL, which may hold a password; the store says what is wrong with it.
+    // Without the URL, which may contain a password. The store's error says what is wrong with it.
     let opened =
         outlast_store::open(&config.store.url, &config.server.data).context("cannot open the store")?;
     let auth = Auth::open(opened.store.clone(), Clock::System).await.context("cannot read the keys")?;

@@ -1,4 +1,4 @@
-//! The one who asks.
+//! Who makes a request.
 
 use std::sync::{Arc, Weak};
 
@@ -19,10 +19,10 @@ pub(super) struct Grant {
     pub(super) ended: CancellationToken,
 }
 
-/// Which credential made it so. Never a secret: it may be logged.
+/// Identifies the credential. It contains no secret, so it may be logged.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
-    /// None: this server has no keys.
+    /// No credential: this server has no keys.
     Local,
     /// The id of an API key.
     Key(String),
@@ -54,8 +54,8 @@ impl Principal {
         self.0.scopes.contains(scope)
     }
 
-    /// Returns when the credential is no longer valid. Whoever keeps something open holds the principal and
-    /// waits for this: credentials that nobody holds are not watched.
+    /// Returns when the credential is no longer valid. An open stream holds its principal and waits for this; other
+    /// credentials are not watched.
     pub(crate) async fn ended(&self) {
         self.0.ended.cancelled().await;
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Read everything of the user.
+    /// Read all data of the user.
     Read,
     /// Start, change, cancel and delete.
     Write,
@@ -14,7 +14,7 @@ pub(crate) enum Scope {
     Approve,
     /// Produce answers as a worker.
     Produce,
-    /// Look after the server: see all users' work, but not its content.
+    /// Operate the server: see the generations of all users, but not their content.
     Admin,
 }
 
@@ -52,10 +52,10 @@ pub(crate) enum ScopesError {
 }
 
 impl Scopes {
-    /// What the one user of a server without keys may do. It is their own machine.
+    /// The scopes of the one user of a server without keys, who owns the machine.
     pub(crate) const ALL: Scopes = Scopes(0b1_1111);
 
-    /// What a person's key allows unless something else is asked for.
+    /// The default scopes of a key.
     pub(crate) const USUAL: &str = "read,write,approve";
 
     /// The scopes of a new key, as they are given on the command line.

@@ -6,7 +6,7 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::rand;
 use sha2::{Digest, Sha256};
 
-/// Bytes of everything that grants access: 256 bits cannot be guessed.
+/// The length of a secret: 256 bits cannot be guessed.
 pub(super) const SECRET_BYTES: usize = 32;
 
 /// Random bytes in hexadecimal.
@@ -18,12 +18,12 @@ pub(super) fn random_hex<const BYTES: usize>() -> String {
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes everything");
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
         text
     })
 }
 
-/// What is stored of a secret. It has 256 random bits, so a slow hash would protect nothing more.
+/// The stored form of a secret. It has 256 random bits, so a slow hash would add no protection.
 pub(super) fn hash(secret: &str) -> String {
     hex(&Sha256::digest(secret.as_bytes()))
 }

@@ -1,5 +1,4 @@
-//! The one who makes a request. A handler reaches the engine only through its caller, so none can forget to
-//! ask who that is.
+//! Who makes a request. A handler can reach the engine only through its caller, so no handler can forget to check.
 
 use std::marker::PhantomData;
 
@@ -13,8 +12,8 @@ use super::App;
 use super::error::Problem;
 use crate::auth::{AuthError, Principal, Scope};
 
-/// Proxies add these. A server without keys trusts whoever reaches it on this machine, and behind a proxy
-/// that would be everybody.
+/// Headers that proxies add. A server without keys trusts every client on this machine, and behind a proxy that would
+/// be everyone.
 const FORWARDED: [HeaderName; 5] = [
     header::FORWARDED,
     HeaderName::from_static("x-forwarded-for"),
@@ -30,9 +29,9 @@ pub(crate) struct Caller<S> {
     needs: PhantomData<S>,
 }
 
-/// What a handler needs its caller to be allowed.
+/// The scope that a handler needs.
 pub(crate) trait Needs: Send + Sync {
-    /// `None`: whoever has a valid credential.
+    /// `None` if any valid credential is enough.
     const SCOPE: Option<Scope>;
 }
 
@@ -71,7 +70,7 @@ impl<S: Needs> FromRequestParts<App> for Caller<S> {
 }
 
 async fn identify(app: &App, headers: &HeaderMap) -> Result<Principal, Problem> {
-    // A server without keys ignores credentials: many clients must send one.
+    // A server without keys ignores credentials, because many clients always send one.
     if let Some(local) = app.0.auth.local().await? {
         if !app.0.insecure && FORWARDED.iter().any(|name| headers.contains_key(name)) {
             return Err(Problem::through_proxy());
@@ -82,7 +81,7 @@ async fn identify(app: &App, headers: &HeaderMap) -> Result<Principal, Problem> 
     Ok(app.0.auth.by_key(key).await?)
 }
 
-/// The credential in `Authorization`. Of two, each side of a proxy could believe another.
+/// The credential in `Authorization`. Two are refused, because a proxy and this server could use different ones.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -116,8 +115,8 @@ impl<S> Caller<S> {
         &self.principal
     }
 
-    /// For what comes after the request, like a command on a WebSocket: the credential must still be valid
-    /// and allow this.
+    /// For actions after the request, such as a command on a WebSocket: the credential must still be valid and allow
+    /// them.
     pub(crate) async fn still_may(&self, scope: Scope) -> Result<(), Problem> {
         self.app.0.auth.recheck(&self.principal).await?;
         allow(&self.principal, scope)

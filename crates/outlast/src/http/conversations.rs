@@ -52,7 +52,7 @@ pub(crate) struct ConversationChange {
     _request_id: Option<RequestName>,
 }
 
-/// Serde reads null as absent; here it is a value.
+/// Serde reads null as absent. Here null is a value.
 fn even_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {

@@ -37,7 +37,7 @@ pub(crate) use hosts::Hosts;
 
 use crate::auth::Auth;
 
-/// What every handler can reach. Cheap to clone.
+/// Shared by all handlers. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
