@@ -1,6 +1,5 @@
 /** Tool calls that wait for a person, and the decision. */
 
-import type { OutlastEvent } from "@outlast/client";
 import type { Locator, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { until } from "./person";
@@ -76,16 +75,20 @@ it("i8_a_question_that_changes_under_a_click_is_shown_again_and_nothing_is_sent_
   await page.goto(`${stage.url}/c/${worker.conversationId}`);
   await page.getByText("Tidy my home").first().waitFor();
   await worker.say(asks("call_1", "ls -l"));
+  const [first] = await worker.approvals();
   stage.allow(page, /status of 409/);
   await card(page, "ls -l").getByRole("button", { name: "Approve" }).click();
   await page.getByText("Your decision was not applied: the request changed before it arrived.").waitFor();
   await card(page, "rm -rf ~").getByText("This request has changed since you first saw it.").waitFor();
   expect(await card(page, "ls -l").count()).toBe(0);
-  expect(sent).toEqual([{ decision: "approve", hash: hashOf({ command: "ls -l" }) }]);
-  expect((await worker.approvals()).map(({ decided }) => decided)).toEqual([undefined]);
+  expect(sent).toEqual([{ decision: "approve", hash: first?.hash }]);
+  const [second] = await worker.approvals();
+  expect(second?.decided).toBeUndefined();
   await card(page, "rm -rf ~").getByRole("button", { name: "Deny" }).click();
-  await until("the second decision", () => sent.length === 2);
-  expect(sent[1]).toEqual({ decision: "deny", hash: hashOf({ command: "rm -rf ~" }) });
+  await card(page, "rm -rf ~").waitFor({ state: "detached" });
+  expect(sent[1]).toEqual({ decision: "deny", hash: second?.hash });
+  expect(second?.hash).not.toBe(first?.hash);
+  expect((await worker.approvals()).map(({ decided }) => decided?.decision)).toEqual(["deny"]);
   await page.context().close();
 });
 
@@ -102,29 +105,13 @@ it("i8_invisible_characters_in_a_question_are_shown", async () => {
   await page.context().close();
 });
 
-const hashOf = (input: unknown): string => `hash of ${JSON.stringify(input)}`;
-
-/**
- * Intercepts requests between page and server: gives every question a hash that the test knows, and runs `meanwhile`
- * before the first decision arrives, which is then refused as by the server. Returns the decisions that were sent.
- */
+/** Runs `meanwhile` before the first decision reaches the server. Returns the decisions that were sent. */
 async function answerLate(page: Page, meanwhile: () => Promise<void>): Promise<unknown[]> {
   const sent: unknown[] = [];
-  await page.routeWebSocket(/\/ws$/, (socket) => {
-    const server = socket.connectToServer();
-    server.onMessage((message) => {
-      const event = JSON.parse(String(message)) as OutlastEvent;
-      if (event.type === "approval.requested")
-        Object.assign(event.payload, { hash: hashOf(event.payload.toolInput) });
-      socket.send(JSON.stringify(event));
-    });
-  });
   await page.route(/\/approvals\//, async (route) => {
     sent.push(route.request().postDataJSON());
-    if (sent.length > 1) return route.fulfill({ json: { success: true, status: "running" } });
-    await meanwhile();
-    const body = { status: 409, code: "approval_changed", detail: "the question has changed" };
-    await route.fulfill({ status: 409, contentType: "application/problem+json", body: JSON.stringify(body) });
+    if (sent.length === 1) await meanwhile();
+    await route.continue();
   });
   return sent;
 }

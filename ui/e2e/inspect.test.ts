@@ -1,6 +1,6 @@
 /** The inspector, for running and finished generations. */
 
-import type { OutlastEvent, View } from "@outlast/client";
+import type { OutlastEvent } from "@outlast/client";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
 import { lastGeneration, say, sees, settled, textOf, until, words } from "./person";
@@ -8,7 +8,8 @@ import { startStage } from "./stage";
 import type { Stage } from "./stage";
 
 let stage: Stage;
-beforeAll(async () => void (stage = await startStage()));
+// Events are removed when the server starts, so the others see theirs.
+beforeAll(async () => void (stage = await startStage({ OUTLAST_RETENTION__COMPLETED: "1ms" })));
 afterAll(() => stage.end());
 afterEach(() => expect(stage.complaints()).toEqual([]));
 
@@ -119,24 +120,18 @@ function hide(isHidden: boolean): void {
 }
 
 it("g13_a_generation_whose_events_are_gone_shows_its_messages", async () => {
+  const chat = await stage.page();
+  await say(chat, stage.upstream.script("trimmed", { pieces: words(12) }));
+  await settled(chat);
+  const { id } = await lastGeneration(stage, chat);
+  await chat.context().close();
+  await stage.server.kill();
+  await stage.server.restart();
+  await until("the events are removed", async () => {
+    const response = await fetch(`${stage.server.url}/v1/generations/${id}/events?format=json`);
+    return ((await response.json()) as { data: OutlastEvent[] }).data.length === 0;
+  });
   const page = await (await stage.context()).newPage();
-  await page.goto(stage.url);
-  await say(page, stage.upstream.script("trimmed", { pieces: words(12) }));
-  await settled(page);
-  const { id, conversationId } = await lastGeneration(stage, page);
-  const view = await fetch(`${stage.server.url}/v1/conversations/${conversationId}`);
-  const payload = (await view.json()) as View;
-  const event = {
-    seq: payload.lastSeq,
-    ts: "",
-    generationId: null,
-    requestId: null,
-    type: "snapshot",
-    payload,
-  };
-  await page.route(`**/v1/generations/${id}/events`, (route) =>
-    route.fulfill({ contentType: "text/event-stream", body: `data: ${JSON.stringify(event)}\n\n` }),
-  );
   await page.goto(`${stage.url}/inspect/${id}`);
   await page.getByText("The events of this generation are no longer stored.").waitFor();
   await page.locator(".inspect-answer", { hasText: "word12" }).waitFor();

@@ -51,17 +51,7 @@ it("conversations are found, renamed, deleted and loaded as far back as they go"
 it("an empty name clears the title", async () => {
   const client = new OutlastClient({ baseUrl: stage.server.url });
   const { id } = await client.createConversation({ title: "Named by hand" });
-  const page = await (await stage.context()).newPage();
-  const sent: unknown[] = [];
-  await page.route(`**/v1/conversations/${id}`, async (route) => {
-    if (route.request().method() !== "PATCH") return route.continue();
-    sent.push(route.request().postDataJSON());
-    const conversation = await client.getConversation(id);
-    await route.fulfill({
-      json: { ...conversation.conversation, title: null, lastSeq: conversation.lastSeq + 1 },
-    });
-  });
-  await page.goto(`${stage.url}/`);
+  const page = await stage.page();
   const row = page.locator(".conversation-row", { hasText: "Named by hand" });
   await row.hover();
   await row.getByRole("button", { name: "Rename Named by hand" }).click();
@@ -71,7 +61,22 @@ it("an empty name clears the title", async () => {
   await field.press("Enter");
   await row.waitFor({ state: "detached" });
   await page.locator(".conversation-row", { hasText: "New chat" }).waitFor();
-  expect(sent).toEqual([{ title: null }]);
+  expect((await client.getConversation(id)).conversation.title).toBeNull();
+  await page.context().close();
+  await client.deleteConversation(id); // in the list it is called like the link that starts a new chat
+});
+
+it("a conversation has its title as soon as its first message is sent", async () => {
+  const page = await stage.page();
+  const question = stage.upstream.script("titled", { pieces: words(20), holdAfter: 0 });
+  await say(page, question);
+  await page.locator(".conversation-row", { hasText: question }).waitFor();
+  await page.waitForFunction((title) => document.title.includes(title), question);
+  // Nothing has been answered so far.
+  expect(await page.locator(".assistant-message .md-block").count()).toBe(0);
+  stage.upstream.go("titled");
+  await settled(page);
+  await page.locator(".conversation-row", { hasText: question }).waitFor();
   await page.context().close();
 });
 

@@ -15,6 +15,7 @@ export interface Worker {
 
 export interface Asked {
   readonly toolUseId: string;
+  readonly hash: string;
   readonly decided?: { readonly decision: string; readonly by: string };
 }
 

@@ -77,7 +77,7 @@ export interface components {
             /** @description `lastSeq` of the last response. This batch continues there. */
             readonly expectedSeq: components["schemas"]["Whole"];
             readonly events: readonly components["schemas"]["WorkerEvent"][];
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         readonly Approval: {
             readonly toolUseId: string;
@@ -154,7 +154,7 @@ export interface components {
             readonly background?: boolean | null;
             readonly threadId?: string | null;
             readonly messageId?: string | null;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
             readonly whenBusy?: components["schemas"]["WhenBusy"] | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
         } & {
@@ -168,7 +168,7 @@ export interface components {
         readonly Claim: {
             /** @description Whether what the previous worker appended is kept. */
             readonly keep?: boolean;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         readonly Code: components["schemas"]["ProblemCode"] | string;
         readonly CompletionContent: string | readonly components["schemas"]["CompletionPart"][];
@@ -233,7 +233,7 @@ export interface components {
         readonly ConversationChange: {
             readonly title?: components["schemas"]["Title"] | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         /** @description A conversation: one log, one owner. */
         readonly ConversationId: string;
@@ -272,8 +272,7 @@ export interface components {
         readonly CreateConversation: {
             readonly title?: components["schemas"]["Title"] | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
-            /** @description Idempotency key: repeating the request creates nothing new. */
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         readonly Decide: {
             readonly decision: components["schemas"]["Decision"];
@@ -283,7 +282,7 @@ export interface components {
             readonly always?: boolean;
             /** @description The `hash` of the question that was shown. Refused if the question has changed since. */
             readonly hash?: string | null;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         /** @description What a person decided. */
         readonly Decided: {
@@ -636,8 +635,10 @@ export interface components {
             readonly epoch: components["schemas"]["Whole"];
             /** @description The lease of the claim. A server without keys does not ask for it. */
             readonly lease?: string | null;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
+        /** @description The client's name for a request. */
+        readonly IdempotencyKey: string;
         readonly ImageUrl: {
             readonly url: string;
         };
@@ -728,11 +729,11 @@ export interface components {
             readonly data: readonly components["schemas"]["Model"][];
         };
         /**
-         * @description The body of a request without fields of its own. Like every POST it may have a request id, which is checked but
-         *     not stored, because repeating the request is harmless.
+         * @description The body of a request that needs nothing but may carry a request id, because every POST may. Where doing
+         *     something twice is harmless, the id is checked and not kept.
          */
         readonly NoFields: {
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         readonly NotBlank: string;
         /** @description What a command did. `success` is false if the generation had ended before. */
@@ -858,7 +859,7 @@ export interface components {
         readonly RetryGeneration: {
             /** @description `retry` withdraws the partial answer, `continue` keeps it. */
             readonly mode?: components["schemas"]["RetryMode"];
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         /**
          * @description What happens to the partial answer of the failed generation.
@@ -914,8 +915,7 @@ export interface components {
             readonly content: components["schemas"]["Content"];
             /** @description One of `GET /v1/models`. */
             readonly model?: string | null;
-            /** @description Idempotency key: repeating the request starts nothing new. */
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
             readonly whenBusy?: components["schemas"]["WhenBusy"];
             /** @description This version runs no tools: must be empty. */
             readonly tools?: readonly string[] | null;
@@ -964,6 +964,7 @@ export interface components {
         readonly Timestamp: string;
         /** @description A conversation's title. */
         readonly Title: string;
+        readonly ToolName: string;
         /** @description A tool that the model may call. */
         readonly ToolSpec: {
             readonly name: string;
@@ -1061,7 +1062,7 @@ export interface components {
         };
         readonly WorkerTool: {
             readonly toolUseId: components["schemas"]["ToolUseId"];
-            readonly toolName: string;
+            readonly toolName: components["schemas"]["ToolName"];
             readonly toolInput: components["schemas"]["Free"];
         };
         readonly WorkerToolEnd: {
@@ -1132,6 +1133,7 @@ export type GenerationPage = components['schemas']['GenerationPage'];
 export type GenerationStatus = components['schemas']['GenerationStatus'];
 export type Health = components['schemas']['Health'];
 export type Heartbeat = components['schemas']['Heartbeat'];
+export type IdempotencyKey = components['schemas']['IdempotencyKey'];
 export type ImageUrl = components['schemas']['ImageUrl'];
 export type Job = components['schemas']['Job'];
 export type JobStatus = components['schemas']['JobStatus'];
@@ -1177,7 +1179,7 @@ export type Ticket = components['schemas']['Ticket'];
 export type TicketFor = components['schemas']['TicketFor'];
 export type Timestamp = components['schemas']['Timestamp'];
 export type Title = components['schemas']['Title'];
-export type ToolOutcome = components['schemas']['ToolOutcome'];
+export type ToolName = components['schemas']['ToolName'];
 export type ToolSpec = components['schemas']['ToolSpec'];
 export type ToolStream = components['schemas']['ToolStream'];
 export type ToolUseId = components['schemas']['ToolUseId'];

@@ -272,4 +272,39 @@ mod tests {
         let found = readers::read(&mut db, &writer.shared, &c, Seq::ZERO, 9).unwrap();
         assert_eq!((found.len(), &found[0].bytes[..]), (1, &b"new"[..]));
     }
+
+    #[test]
+    fn a_step_of_a_delete_that_is_rolled_back_removes_nothing_and_is_taken_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = by_hand(folder.path(), &Options::default());
+        let c = conversation("c");
+        let fence = writer.shared.ownership().owners.claim(&c);
+        let changes = vec![Change::Put(document(Table::Messages, "m", &c, 1)), Change::Put(head(&c, 0))];
+        write(&mut writer, Append { changes, ..append(&c, fence, 0, &["a"]) });
+        write(&mut writer, append(&c, fence, 1, &["b"]));
+        let rows = "SELECT (SELECT count(*) FROM stored_messages) + (SELECT count(*) FROM recent) \
+                    + (SELECT count(*) FROM stored_conversations) + (SELECT count(*) FROM removals)";
+        let count = |writer: &Writer| writer.db.query_row(rows, [], |row| row.get::<_, i64>(0)).unwrap();
+
+        // The last thing that the step does fails.
+        let refuse = "CREATE TRIGGER refuse BEFORE DELETE ON removals BEGIN SELECT RAISE(ABORT, 'no'); END";
+        writer.db.execute_batch(refuse).unwrap();
+        let (answer, mut answered) = oneshot::channel();
+        writer.delete(c.clone(), answer);
+        let all = count(&writer);
+        assert!(!writer.remove_step());
+        assert!(answered.try_recv().unwrap().is_err(), "nobody waits for a step that fails");
+        assert_eq!(count(&writer), all, "nothing is removed");
+        let mut db = opening::open_reader(&folder.path().join("outlast.db")).unwrap();
+        assert!(readers::load(&mut db, &writer.shared, &c, Newest::NONE).unwrap().is_none());
+
+        writer.db.execute_batch("DROP TRIGGER refuse").unwrap();
+        let (answer, mut answered) = oneshot::channel();
+        writer.delete(c.clone(), answer);
+        writer.tidy_up(|| false);
+        answered.try_recv().unwrap().unwrap();
+        assert_eq!(count(&writer), 0);
+        let fence = writer.shared.ownership().owners.claim(&c);
+        write(&mut writer, append(&c, fence, 0, &["new"]));
+    }
 }

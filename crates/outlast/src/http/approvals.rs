@@ -1,6 +1,5 @@
 //! A person's decision about a tool call that waits for it.
 
-use axum::http::HeaderMap;
 use outlast_core::{Decided, Decision, GenerationId};
 use outlast_engine::ToolDecision;
 use serde::Deserialize;
@@ -9,9 +8,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Json, TwoIds, request_id};
+use super::body::{Json, RequestName, TwoIds};
 use super::caller::{Approve, Caller};
 use super::error::Problem;
+use super::free::{Sentences, Short};
 use super::generations::Outcome;
 
 pub(crate) fn router() -> OpenApiRouter<App> {
@@ -24,15 +24,16 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 pub(crate) struct DecisionBody {
     decision: Decision,
     /// Why, for the record.
-    reason: Option<String>,
+    #[schema(value_type = Option<String>, max_length = 2048)]
+    reason: Option<Sentences>,
     /// Whether the decision is meant for every later call of this tool.
     #[serde(default)]
     always: bool,
     /// The `hash` of the question that was shown. Refused if the question has changed since.
     #[schema(max_length = 200)]
     hash: Option<String>,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 /// Approve or deny a tool call
@@ -48,12 +49,11 @@ pub(crate) struct DecisionBody {
 async fn submit(
     caller: Caller<Approve>,
     TwoIds(id, tool_use_id): TwoIds<GenerationId, String>,
-    headers: HeaderMap,
     Json(body): Json<DecisionBody>,
 ) -> Result<axum::Json<Outcome>, Problem> {
-    let DecisionBody { decision, reason, always, hash, request_id: name } = body;
-    request_id(&headers, name)?;
+    let DecisionBody { decision, reason, always, hash, .. } = body;
     let user = caller.user();
+    let reason = reason.map(|Short(reason)| reason);
     let decided = Decided { decision, by: user.as_str().to_owned(), reason, always, pattern: None };
     let decision = ToolDecision { tool_use_id, hash, decided };
     Ok(axum::Json(caller.engine().decide(user, &id, decision).await?.into()))

@@ -8,8 +8,8 @@ use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use http_body_util::{BodyExt, Limited};
 use outlast_core::RequestId;
-use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::{DeserializeOwned, Error, IgnoredAny};
+use serde::{Deserialize, Deserializer};
 use serde_json::error::Category;
 use tokio::time::timeout;
 use utoipa::ToSchema;
@@ -21,6 +21,7 @@ use super::error::Problem;
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 /// The maximum length of a request id, which is stored with every event of its generation.
 pub(crate) const REQUEST_ID_BYTES_MAX: usize = 200;
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// A JSON body. Bad JSON is 400; an unknown field or a wrong type is 422 and named.
 pub(crate) struct Json<T>(pub(crate) T);
@@ -29,6 +30,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, app: &App) -> Result<Json<T>, Problem> {
+        check_key(request.headers())?;
         let bytes = read(request, app.0.body_bytes).await?;
         // An empty body counts as an empty object, because all fields may be optional.
         let bytes = if bytes.is_empty() { Bytes::from_static(b"{}") } else { bytes };
@@ -51,27 +53,40 @@ pub(crate) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         return Err(Problem::invalid("", "must be an object"));
     }
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
-    let parsed: T = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let path = error.path().to_string();
-        let inner = error.into_inner();
-        match inner.classify() {
-            Category::Data => Problem::invalid(path.trim_matches('.'), inner),
-            // Valid JSON, but nested deeper than serde_json reads, which is twice as deep as any field may be.
-            Category::Syntax if inner.to_string().starts_with("recursion limit") => {
-                Problem::invalid(path.trim_matches('.'), super::free::too_deep())
-            }
-            // Serde reads a list as an object, field by field, and stumbles over what is left of it.
-            Category::Syntax
-                if inner.to_string().starts_with("trailing characters")
-                    && serde_json::from_slice::<IgnoredAny>(bytes).is_ok() =>
-            {
-                Problem::invalid(path.trim_matches('.'), "must be an object")
-            }
-            Category::Syntax | Category::Eof | Category::Io => not_json(&inner),
-        }
-    })?;
+    let parsed: T =
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| explain(bytes, error))?;
     deserializer.end().map_err(|error| not_json(&error))?;
     Ok(parsed)
+}
+
+/// Why a body cannot be read, in terms of the body.
+fn explain(bytes: &[u8], error: serde_path_to_error::Error<serde_json::Error>) -> Problem {
+    // Reading stops at the first field that is wrong, but what follows may not even be JSON.
+    if let Err(error) = serde_json::from_slice::<IgnoredAny>(bytes) {
+        return not_json(&error);
+    }
+    let path = error.path().to_string();
+    let (path, inner) = (path.trim_matches('.'), error.into_inner());
+    let detail = inner.to_string();
+    // Twice what any field may have is more than serde_json reads.
+    if detail.starts_with("recursion limit") {
+        return Problem::invalid(path, super::free::too_deep());
+    }
+    // Serde reads a list as an object, field by field, and stumbles over what is left of it.
+    let is_no_object = detail.contains("expected struct ") || detail.contains(" tagged enum ");
+    if is_no_object || detail.starts_with("trailing characters") {
+        return Problem::invalid(path, "must be an object");
+    }
+    if inner.classify() != Category::Data {
+        return not_json(&inner); // a number or an escape that no value can hold
+    }
+    for (wrong, words) in [("missing field `", "is missing"), ("duplicate field `", "is given twice")] {
+        if let Some(field) = detail.strip_prefix(wrong).and_then(|rest| rest.split('`').next()) {
+            let path = if path.is_empty() { field.to_owned() } else { format!("{path}.{field}") };
+            return Problem::invalid(&path, words);
+        }
+    }
+    Problem::invalid(path, detail)
 }
 
 fn not_json(error: &serde_json::Error) -> Problem {
@@ -104,35 +119,52 @@ impl<T: for<'a> From<&'a str>, U: for<'a> From<&'a str>> FromRequestParts<App> f
     }
 }
 
-/// The body of a request without fields of its own. Like every POST it may have a request id, which is checked but
-/// not stored, because repeating the request is harmless.
+/// The body of a request that needs nothing but may carry a request id, because every POST may. Where doing
+/// something twice is harmless, the id is checked and not kept.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct NoFields {
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
-impl NoFields {
-    pub(crate) fn check(self, headers: &HeaderMap) -> Result<(), Problem> {
-        request_id(headers, self.request_id).map(|_| ())
+/// The client's name for a request.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(as = IdempotencyKey, value_type = String, min_length = 1, max_length = 200)]
+pub(crate) struct RequestName(String);
+
+impl RequestName {
+    pub(crate) fn new(id: String) -> Result<RequestName, Problem> {
+        if fits(&id) { Ok(RequestName(id)) } else { Err(Problem::invalid("requestId", WRONG_LENGTH)) }
     }
 }
 
-/// The request id, from the body or from the header `Idempotency-Key`.
-pub(crate) fn request_id(headers: &HeaderMap, body: Option<String>) -> Result<Option<RequestId>, Problem> {
-    let header = headers.get("idempotency-key").map(|value| value.to_str().unwrap_or_default());
-    let visible = |id: &str| id.bytes().all(|byte| byte.is_ascii_graphic());
-    if header.is_some_and(|id| !fits(id) || !visible(id)) {
-        let detail = format!("must have 1 to {REQUEST_ID_BYTES_MAX} visible ASCII characters");
-        return Err(Problem::invalid("Idempotency-Key", detail));
+impl<'de> Deserialize<'de> for RequestName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<RequestName, D::Error> {
+        let id = String::deserialize(deserializer)?;
+        if fits(&id) { Ok(RequestName(id)) } else { Err(D::Error::custom(WRONG_LENGTH)) }
     }
-    if body.as_deref().is_some_and(|id| !fits(id)) {
-        return Err(Problem::invalid("requestId", format!("must have 1 to {REQUEST_ID_BYTES_MAX} bytes")));
-    }
-    Ok(body.as_deref().or(header).map(RequestId::from))
 }
+
+const WRONG_LENGTH: &str = "must have 1 to 200 bytes";
 
 fn fits(id: &str) -> bool {
     (1..=REQUEST_ID_BYTES_MAX).contains(&id.len())
+}
+
+/// The request id: in the body, or in the header that means the same.
+pub(crate) fn request_id(headers: &HeaderMap, body: Option<RequestName>) -> Option<RequestId> {
+    let header = headers.get(IDEMPOTENCY_KEY).and_then(|id| id.to_str().ok());
+    body.as_ref().map(|RequestName(id)| id.as_str()).or(header).map(RequestId::from)
+}
+
+/// Refuses a header that cannot be a request id, whether or not the handler keeps it.
+fn check_key(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(id) = headers.get(IDEMPOTENCY_KEY) else { return Ok(()) };
+    let id = id.to_str().unwrap_or_default();
+    if fits(id) && id.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Ok(());
+    }
+    let detail = format!("must have 1 to {REQUEST_ID_BYTES_MAX} visible ASCII characters");
+    Err(Problem::invalid("Idempotency-Key", detail))
 }

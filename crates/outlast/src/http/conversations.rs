@@ -9,7 +9,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Json, request_id};
+use super::body::{Id, Json, RequestName, request_id};
 use super::caller::{Caller, Read, Write};
 use super::error::Problem;
 use super::free::{Metadata, Title};
@@ -33,8 +33,7 @@ pub(crate) struct CreateConversation {
     title: Option<Title>,
     metadata: Option<Metadata>,
     /// Idempotency key: repeating the request creates nothing new.
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    request_id: Option<RequestName>,
 }
 
 /// Absent fields are left unchanged.
@@ -49,8 +48,8 @@ pub(crate) struct ConversationChange {
     #[serde(default, deserialize_with = "even_null")]
     #[schema(value_type = Option<Metadata>)]
     metadata: Option<Option<Metadata>>,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 /// Serde reads null as absent. Here null is a value.
@@ -91,7 +90,7 @@ async fn create(
     headers: HeaderMap,
     Json(body): Json<CreateConversation>,
 ) -> Result<(StatusCode, axum::Json<ConversationDocument>), Problem> {
-    let request = request_id(&headers, body.request_id)?;
+    let request = request_id(&headers, body.request_id);
     let (title, metadata) = (body.title.map(|Title(title)| title), body.metadata.map(Value::from));
     let id = caller.engine().create_conversation(caller.user(), title, metadata, request).await?;
     let view = caller.engine().view(caller.user(), &id, 0).await?;
@@ -176,7 +175,6 @@ async fn update(
     Json(body): Json<ConversationChange>,
 ) -> Result<axum::Json<ConversationDocument>, Problem> {
     let id = caller.engine().thread(caller.user(), id.as_str()).await?;
-    request_id(&HeaderMap::new(), body.request_id)?; // checked but not stored: repeating the request is harmless
     let title = body.title.map(|title| title.map(|Title(title)| title));
     let metadata = body.metadata.map(|metadata| metadata.map_or(Value::Null, Value::from));
     caller.engine().update_conversation(caller.user(), &id, title, metadata).await?;

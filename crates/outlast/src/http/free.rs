@@ -12,6 +12,12 @@ pub(crate) const TITLE_BYTES_MAX: usize = 1024;
 /// The maximum size of metadata. It is part of every conversation or generation document, so it is for labels, not
 /// for content.
 pub(crate) const METADATA_BYTES_MAX: usize = 16 * 1024;
+/// Names of models and tools and codes of ends are words: documents and lists carry them.
+pub(crate) const WORD_BYTES_MAX: usize = 200;
+/// So are reasons and error messages, which are sentences.
+pub(crate) const SENTENCES_BYTES_MAX: usize = 2048;
+/// Longer than any vendor allows.
+pub(crate) const TOOL_NAME_BYTES_MAX: usize = 256;
 /// The maximum length of a tool call's id, which is part of the path of its approval.
 pub(crate) const TOOL_USE_ID_BYTES_MAX: usize = 256;
 
@@ -31,6 +37,23 @@ impl<'de> Deserialize<'de> for Free {
             return Err(D::Error::custom(too_deep()));
         }
         Ok(Free(value))
+    }
+}
+
+/// Text of at most that many bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Short<const BYTES_MAX: usize>(pub(crate) String);
+
+pub(crate) type Word = Short<WORD_BYTES_MAX>;
+pub(crate) type Sentences = Short<SENTENCES_BYTES_MAX>;
+
+impl<'de, const BYTES_MAX: usize> Deserialize<'de> for Short<BYTES_MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Short<BYTES_MAX>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text.len() > BYTES_MAX {
+            return Err(D::Error::custom(format!("is longer than {BYTES_MAX} bytes")));
+        }
+        Ok(Short(text))
     }
 }
 
@@ -66,11 +89,22 @@ pub(crate) struct Title(pub(crate) String);
 
 impl<'de> Deserialize<'de> for Title {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Title, D::Error> {
-        let title = String::deserialize(deserializer)?;
-        if title.len() > TITLE_BYTES_MAX {
-            return Err(D::Error::custom(format!("is longer than {TITLE_BYTES_MAX} bytes")));
-        }
+        let Short(title) = Short::<TITLE_BYTES_MAX>::deserialize(deserializer)?;
         Ok(Title(title))
+    }
+}
+
+#[derive(Clone, Debug, ToSchema)]
+#[schema(value_type = String, min_length = 1, max_length = 256)]
+pub(crate) struct ToolName(pub(crate) String);
+
+impl<'de> Deserialize<'de> for ToolName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ToolName, D::Error> {
+        let Short(name) = Short::<TOOL_NAME_BYTES_MAX>::deserialize(deserializer)?;
+        if name.is_empty() {
+            return Err(D::Error::custom("must not be empty"));
+        }
+        Ok(ToolName(name))
     }
 }
 

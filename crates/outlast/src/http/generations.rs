@@ -13,10 +13,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Json, NoFields, request_id};
+use super::body::{Id, Json, NoFields, RequestName, request_id};
 use super::caller::{Caller, Read, Write};
 use super::error::Problem;
-use super::free::Metadata;
+use super::free::{Metadata, Short, Word};
 use super::query::{PageQuery, Query};
 use super::streamed::StreamedJson;
 
@@ -41,10 +41,10 @@ pub(crate) struct StartBody {
     #[schema(value_type = ContentForm)]
     content: Content,
     /// One of `GET /v1/models`.
-    model: Option<String>,
+    #[schema(value_type = Option<String>, max_length = 200)]
+    model: Option<Word>,
     /// Idempotency key: repeating the request starts nothing new.
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    request_id: Option<RequestName>,
     #[serde(default)]
     when_busy: WhenBusyName,
     /// The tools that the model may ask for, out of `GET /v1/tools`. Without it, all of them.
@@ -133,11 +133,11 @@ impl StartBody {
         };
         Ok(StartRequest {
             conversation: self.conversation_id,
-            request: request_id(headers, self.request_id)?,
+            request: request_id(headers, self.request_id),
             when_busy: self.when_busy.into(),
             tools,
             brief: Brief {
-                model: self.model.unwrap_or_else(|| Brief::DEFAULT_MODEL.to_owned()),
+                model: self.model.map_or_else(|| Brief::DEFAULT_MODEL.to_owned(), |Short(model)| model),
                 system: self.system,
                 metadata: self.metadata.map(Value::from),
                 producer: self.producer,
@@ -147,7 +147,7 @@ impl StartBody {
         })
     }
 
-    pub(crate) fn in_conversation(mut self, id: ConversationId, request: Option<String>) -> StartBody {
+    pub(crate) fn in_conversation(mut self, id: ConversationId, request: Option<RequestName>) -> StartBody {
         self.conversation_id = Some(id);
         self.request_id = request.or(self.request_id);
         self
@@ -276,10 +276,8 @@ async fn list(
 async fn cancel(
     caller: Caller<Write>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
-    Json(body): Json<NoFields>,
+    Json(_body): Json<NoFields>,
 ) -> Result<axum::Json<Outcome>, Problem> {
-    body.check(&headers)?;
     Ok(axum::Json(caller.engine().cancel(caller.user(), &id).await?.into()))
 }
 
@@ -294,10 +292,8 @@ async fn cancel(
 async fn resume(
     caller: Caller<Write>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
-    Json(body): Json<NoFields>,
+    Json(_body): Json<NoFields>,
 ) -> Result<(StatusCode, axum::Json<Outcome>), Problem> {
-    body.check(&headers)?;
     let status = caller.engine().resume(caller.user(), &id).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(status.into())))
 }
@@ -314,10 +310,8 @@ async fn resume(
 async fn dismiss(
     caller: Caller<Write>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
-    Json(body): Json<NoFields>,
+    Json(_body): Json<NoFields>,
 ) -> Result<axum::Json<Outcome>, Problem> {
-    body.check(&headers)?;
     Ok(axum::Json(caller.engine().dismiss(caller.user(), &id).await?.into()))
 }
 
@@ -328,8 +322,7 @@ pub(crate) struct RetryBody {
     /// `retry` withdraws the partial answer, `continue` keeps it.
     #[serde(default = "RetryBody::usual")]
     mode: RetryMode,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    request_id: Option<RequestName>,
 }
 
 impl RetryBody {
@@ -354,7 +347,7 @@ async fn retry(
     headers: HeaderMap,
     Json(body): Json<RetryBody>,
 ) -> Result<(StatusCode, axum::Json<StartedGeneration>), Problem> {
-    let request = request_id(&headers, body.request_id)?;
+    let request = request_id(&headers, body.request_id);
     let started = caller.engine().retry(caller.user(), &id, body.mode, request).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(started.into())))
 }

@@ -197,6 +197,8 @@ async fn requests_that_cannot_be_served_get_a_problem_document() {
         ("get", "/v1/generations/%ff", String::new(), (404, "not_found")),
         ("delete", "/healthz", String::new(), (405, "method_not_allowed")),
         ("post", "/v1/generations", "{".to_owned(), (400, "invalid_json")),
+        ("post", "/v1/generations", "{}x".to_owned(), (400, "invalid_json")),
+        ("post", "/v1/generations", "{\"content\":1} {".to_owned(), (400, "invalid_json")),
         ("post", "/v1/generations", "{}".to_owned(), (422, "invalid_request")),
         ("post", "/v1/conversations", "[null, null]".to_owned(), (422, "invalid_request")),
         ("post", "/v1/generations", "x".repeat(BODY_BYTES + 1), (413, "too_large")),
@@ -207,6 +209,23 @@ async fn requests_that_cannot_be_served_get_a_problem_document() {
         assert_eq!((status, code.as_str()), expected, "{method} {path}");
     }
     server.engine.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_body_is_named_and_nothing_of_the_code_is() {
+    let server = Server::new();
+    for (body, field) in [
+        ("{}", "content"),
+        (r#"{"content": "a", "content": "b"}"#, "content"),
+        (r#"{"content": "a", "unknown": 1}"#, "unknown"),
+        ("null", ""),
+        ("1", ""),
+        (r#""text""#, ""),
+    ] {
+        let problem = read(server.ask("post", "/v1/generations", body).await).await;
+        assert_eq!((&problem["status"], &problem["field"]), (&json!(422), &json!(field)), "{body}");
+        assert!(!problem["detail"].as_str().unwrap().contains("StartBody"), "{problem}");
+    }
 }
 
 #[tokio::test]

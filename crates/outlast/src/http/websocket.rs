@@ -20,9 +20,10 @@ use utoipa_axum::routes;
 use crate::auth::Scope;
 
 use super::App;
-use super::body::{Id, parse};
+use super::body::{Id, RequestName, parse};
 use super::caller::{Caller, Read};
 use super::error::Problem;
+use super::free::{Sentences, Short};
 use super::generations::{Outcome, StartBody, StartedGeneration};
 
 /// A client must send `hello` within this time, or the connection is closed.
@@ -57,7 +58,7 @@ struct Submit {
     generation_id: GenerationId,
     tool_use_id: String,
     decision: Decision,
-    reason: Option<String>,
+    reason: Option<Sentences>,
     #[serde(default)]
     always: bool,
     hash: Option<String>,
@@ -228,7 +229,8 @@ impl Session {
             "chat.send" => {
                 caller.still_may(Scope::Write).await?;
                 let body: StartBody = payload(raw, false)?;
-                let body = body.in_conversation(self.id.clone(), frame.request_id.clone());
+                let request = frame.request_id.clone().map(RequestName::new).transpose()?;
+                let body = body.in_conversation(self.id.clone(), request);
                 let started = engine.start(user, body.into_request(&HeaderMap::new())?).await?;
                 Ok(json!({
                     "type": "chat.accepted",
@@ -255,8 +257,8 @@ impl Session {
                 caller.still_may(Scope::Approve).await?;
                 let Submit { generation_id, tool_use_id, decision, reason, always, hash } =
                     payload(raw, false)?;
-                let decided =
-                    Decided { decision, by: user.as_str().to_owned(), reason, always, pattern: None };
+                let reason = reason.map(|Short(reason)| reason);
+                let decided = Decided { decision, by: user.as_str().to_owned(), reason, always, pattern: None };
                 let decision = ToolDecision { tool_use_id, hash, decided };
                 let status = engine.decide(user, &generation_id, decision).await?;
                 Ok(json!({

@@ -1,6 +1,5 @@
 //! Workers: claim a generation, append to it, send heartbeats.
 
-use axum::http::HeaderMap;
 use outlast_core::{Approval, GenerationId, GenerationStatus, Piece, Seq, TextKind, ToolStream, WorkerEnd};
 use outlast_engine::{WorkerBatch, WorkerPosition};
 use serde::{Deserialize, Serialize};
@@ -9,10 +8,10 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::App;
-use super::body::{Id, Json, request_id};
+use super::body::{Id, Json, RequestName};
 use super::caller::{Caller, Produce};
 use super::error::Problem;
-use super::free::{Free, ToolUseId};
+use super::free::{Free, Sentences, Short, ToolName, ToolUseId, Word};
 use super::query::Whole;
 
 /// The maximum number of events in one batch. A worker with more should send more often.
@@ -29,8 +28,8 @@ pub(crate) struct ClaimBody {
     /// Whether what the previous worker appended is kept.
     #[serde(default = "yes")]
     keep: bool,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 fn yes() -> bool {
@@ -45,8 +44,8 @@ pub(crate) struct HeartbeatBody {
     /// The lease of the claim. A server without keys does not ask for it.
     #[schema(max_length = 200)]
     lease: Option<String>,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 /// A batch is recorded as a whole or not at all.
@@ -63,8 +62,8 @@ pub(crate) struct AppendBody {
     expected_seq: Whole,
     #[schema(min_items = 1, max_items = 1000)]
     events: Vec<Made>,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 /// What a worker may append, under the names that followers see. The server assigns messages and their ids.
@@ -105,7 +104,7 @@ struct Text {
 #[schema(as = WorkerTool)]
 struct Tool {
     tool_use_id: ToolUseId,
-    tool_name: String,
+    tool_name: ToolName,
     tool_input: Free,
 }
 
@@ -141,24 +140,27 @@ struct Usage {
 #[schema(as = WorkerDone)]
 struct Done {
     #[serde(default = "stop")]
-    finish_reason: String,
+    #[schema(value_type = String, max_length = 200)]
+    finish_reason: Word,
 }
 
-fn stop() -> String {
-    "stop".to_owned()
+fn stop() -> Word {
+    Short("stop".to_owned())
 }
 
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[schema(as = WorkerFailed)]
 struct Failed {
-    error_message: String,
+    #[schema(value_type = String, max_length = 2048)]
+    error_message: Sentences,
     #[serde(default = "producer_failed")]
-    code: String,
+    #[schema(value_type = String, max_length = 200)]
+    code: Word,
 }
 
-fn producer_failed() -> String {
-    "producer_failed".to_owned()
+fn producer_failed() -> Word {
+    Short("producer_failed".to_owned())
 }
 
 /// The state of a worker.
@@ -198,10 +200,8 @@ impl From<WorkerPosition> for WorkerState {
 async fn claim(
     caller: Caller<Produce>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
     Json(body): Json<ClaimBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
-    check_request_id(&headers, body.request_id)?;
     let claimed = caller.engine().claim(caller.user(), &id, body.keep).await?;
     let lease = caller.app().auth().leases().of(&id, claimed.epoch);
     Ok(axum::Json(WorkerState { lease: Some(lease), ..claimed.into() }))
@@ -217,10 +217,8 @@ async fn claim(
 async fn heartbeat(
     caller: Caller<Produce>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
     Json(body): Json<HeartbeatBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
-    check_request_id(&headers, body.request_id)?;
     check_lease(&caller, &id, epoch(body.epoch), body.lease.as_deref()).await?;
     let alive = WorkerBatch { epoch: epoch(body.epoch), expected: None, pieces: Vec::new(), end: None };
     Ok(axum::Json(caller.engine().produce(caller.user(), &id, alive).await?.into()))
@@ -238,18 +236,11 @@ async fn heartbeat(
 async fn append(
     caller: Caller<Produce>,
     Id(id): Id<GenerationId>,
-    headers: HeaderMap,
     Json(body): Json<AppendBody>,
 ) -> Result<axum::Json<WorkerState>, Problem> {
-    check_request_id(&headers, body.request_id.clone())?;
     check_lease(&caller, &id, epoch(body.epoch), body.lease.as_deref()).await?;
     let batch = batch(body)?;
     Ok(axum::Json(caller.engine().produce(caller.user(), &id, batch).await?.into()))
-}
-
-/// Every POST may have a request id. Here it has no effect, because epoch and position already identify a batch.
-fn check_request_id(headers: &HeaderMap, id: Option<String>) -> Result<(), Problem> {
-    request_id(headers, id).map(|_| ())
 }
 
 /// An epoch is easy to guess, so it is not enough to write as its worker. On a server without keys there is
@@ -293,7 +284,11 @@ fn batch(body: AppendBody) -> Result<WorkerBatch, Problem> {
             Made::Thinking(Text { text }) => {
                 pieces.push(Piece::Text { kind: TextKind::Thinking, text, chunks: 1 });
             }
-            Made::Tool(Tool { tool_use_id: ToolUseId(id), tool_name: name, tool_input: Free(input) }) => {
+            Made::Tool(Tool {
+                tool_use_id: ToolUseId(id),
+                tool_name: ToolName(name),
+                tool_input: Free(input),
+            }) => {
                 pieces.push(Piece::ToolCall { id, name, input });
             }
             Made::ToolOutput(ToolOutput { tool_use_id: ToolUseId(id), stream, text }) => {
@@ -302,14 +297,18 @@ fn batch(body: AppendBody) -> Result<WorkerBatch, Problem> {
             Made::ToolEnd(ToolEnd { tool_use_id: ToolUseId(id), result: Free(result), is_error }) => {
                 pieces.push(Piece::ToolEnd { id, result, is_error });
             }
-            Made::Approval(Tool { tool_use_id: ToolUseId(id), tool_name: name, tool_input: Free(input) }) => {
+            Made::Approval(Tool {
+                tool_use_id: ToolUseId(id),
+                tool_name: ToolName(name),
+                tool_input: Free(input),
+            }) => {
                 pieces.push(Piece::Approval { id, name, input });
             }
             Made::Usage(Usage { input_tokens: Whole(input_tokens), output_tokens: Whole(output_tokens) }) => {
                 pieces.push(Piece::Usage { input_tokens, output_tokens });
             }
-            Made::Done(Done { finish_reason: reason }) => end = Some(WorkerEnd::Done { reason }),
-            Made::Failed(Failed { error_message: message, code }) => {
+            Made::Done(Done { finish_reason: Short(reason) }) => end = Some(WorkerEnd::Done { reason }),
+            Made::Failed(Failed { error_message: Short(message), code: Short(code) }) => {
                 end = Some(WorkerEnd::Failed { message, code });
             }
         }

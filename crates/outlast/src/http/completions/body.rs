@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use self::messages::MessageBody;
-use super::super::body::request_id;
+use super::super::body::{RequestName, request_id};
 use super::super::error::Problem;
 use super::super::free::Metadata;
 use super::super::generations::WhenBusyName;
@@ -34,7 +34,7 @@ pub(crate) struct CompletionBody {
     #[serde(rename = "messageId")]
     message_id: Option<String>,
     #[serde(rename = "requestId")]
-    request_id: Option<String>,
+    request_id: Option<RequestName>,
     #[serde(rename = "whenBusy")]
     when_busy: Option<WhenBusyName>,
     metadata: Option<Metadata>,
@@ -88,7 +88,7 @@ impl CompletionBody {
         }
         let thread = self.thread_id.map(|id| checked("threadId", id)).transpose()?;
         let answer = self.message_id.map(|id| checked("messageId", id)).transpose()?;
-        let named = request_id(headers, self.request_id).map_err(Problem::into_wrong)?;
+        let named = request_id(headers, self.request_id);
         let messages = messages::to_context(self.messages.ok_or_else(|| missing("messages"))?)?;
         let last = messages.last().cloned().ok_or_else(|| Problem::wrong("messages", "must not be empty"))?;
         let options = accept_options(self.options)

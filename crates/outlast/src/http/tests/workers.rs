@@ -139,3 +139,35 @@ async fn x3_a_worker_may_fail_with_its_own_code() {
     assert_eq!((&document["endReason"], &document["errorMessage"]), (&json!("out_of_tea"), &json!("no tea")));
     server.engine.stop().await;
 }
+
+/// Documents carry these words, and lists carry documents.
+#[tokio::test]
+async fn i18_i20_what_goes_into_documents_has_a_size() {
+    let server = Server::new();
+    let worker = Worker::start(&server).await;
+    let at = worker.claim(true).await;
+    let long = |bytes: usize| "x".repeat(bytes);
+    let ask = |name: &str| {
+        json!({"type": "approval.requested",
+        "payload": {"toolUseId": "c", "toolName": name, "toolInput": {}}})
+    };
+    for event in [
+        ask(&long(257)),
+        ask(""),
+        json!({"type": "chat.done", "payload": {"finishReason": long(201)}}),
+        json!({"type": "chat.error", "payload": {"errorMessage": long(2049)}}),
+        json!({"type": "chat.error", "payload": {"errorMessage": "x", "code": long(201)}}),
+    ] {
+        let (status, problem) = worker.append(at, json!([event])).await;
+        assert_eq!((status, &problem["field"]), (422, &json!("events[0]")), "{problem}");
+    }
+    assert_eq!(worker.append(at, json!([ask(&long(256))])).await.0, 200);
+    let decision = |bytes| json!({"decision": "deny", "reason": long(bytes)});
+    let (status, problem) = worker.post("approvals/c", decision(2049)).await;
+    assert_eq!((status, &problem["field"]), (422, &json!("reason")));
+    assert_eq!(worker.post("approvals/c", decision(2048)).await.0, 200);
+    let start = json!({"content": "hi", "producer": "external", "model": long(201)});
+    let (status, problem) = server.post("/v1/generations", &start).await;
+    assert_eq!((status, &problem["field"]), (422, &json!("model")));
+    server.engine.stop().await;
+}
