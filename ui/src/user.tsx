@@ -5,7 +5,7 @@ import { createContext, Fragment, useContext } from "react";
 import type { ReactNode } from "react";
 
 /** A server for one person names nobody. */
-const NOBODY_NAMED = "local";
+export const NOBODY_NAMED = "local";
 const UserContext = createContext(NOBODY_NAMED);
 
 /** Renders everything from scratch for another user, so that their drafts and choices are read. */
