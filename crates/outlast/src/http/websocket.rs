@@ -227,6 +227,7 @@ impl Session {
         match frame.kind.as_str() {
             "chat.send" => {
                 caller.still_may(Scope::Write).await?;
+                caller.count_start()?;
                 let body: StartBody = payload(raw, false)?;
                 let body = body.in_conversation(self.id.clone(), frame.request_id.clone());
                 let started = engine.start(user, body.into_request(&HeaderMap::new())?).await?;

@@ -4,6 +4,7 @@
 //! One that takes a body must say in [`body_for`] what a valid one is; until then the test fails.
 
 mod browser;
+mod rates;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
