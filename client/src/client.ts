@@ -156,6 +156,16 @@ export class OutlastClient {
     }
   }
 
+  /** Exchanges a key for a session cookie, so that a page need not keep the key. Load the page again after it. */
+  async logIn(key: string, { signal }: api.CallOptions = {}): Promise<void> {
+    await this.#post("/v1/session", { key }, signal);
+  }
+
+  /** Ends the session. Load the page again after it. */
+  async logOut({ signal }: api.CallOptions = {}): Promise<void> {
+    await this.#shared.http.request("DELETE", "/v1/session", { signal });
+  }
+
   // Stores
 
   /** The store of a conversation. The same store for the same id, so that all watchers share one connection. */

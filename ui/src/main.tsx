@@ -3,6 +3,7 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { App } from "./app";
 import { client } from "./client";
+import { LoginGate } from "./shell/login";
 import { registerServiceWorker } from "./shell/service-worker";
 import { UserProvider } from "./user";
 import "./styles/base.css";
@@ -11,6 +12,7 @@ import "./styles/chat.css";
 import "./styles/messages.css";
 import "./styles/turn.css";
 import "./styles/composer.css";
+import "./styles/login.css";
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("the page has no #root");
@@ -18,9 +20,11 @@ if (root === null) throw new Error("the page has no #root");
 createRoot(root).render(
   <StrictMode>
     <OutlastProvider client={client}>
-      <UserProvider>
-        <App />
-      </UserProvider>
+      <LoginGate>
+        <UserProvider>
+          <App />
+        </UserProvider>
+      </LoginGate>
     </OutlastProvider>
   </StrictMode>,
 );

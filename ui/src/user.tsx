@@ -4,8 +4,8 @@ import { useCapabilities } from "@outlast/client/react";
 import { createContext, Fragment, useContext } from "react";
 import type { ReactNode } from "react";
 
-/** The user of a server that does not name one. */
-const NOBODY_NAMED = "local";
+/** A server for one person names nobody. */
+export const NOBODY_NAMED = "local";
 const UserContext = createContext(NOBODY_NAMED);
 
 /** Renders everything from scratch for another user, so that their drafts and choices are read. */

@@ -1,6 +1,6 @@
 /** Starts real servers on free loopback ports, and stops those it started. */
 
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -21,6 +21,8 @@ export interface Server {
   kill(): Promise<void>;
   /** On the same port, with the same data. */
   restart(): Promise<void>;
+  /** Runs `outlast keys` beside it, and returns what it printed. */
+  keys(...words: readonly string[]): string;
   /** Stops it and deletes its data. */
   end(): Promise<void>;
 }
@@ -42,6 +44,10 @@ export async function startServer(settings: Readonly<Record<string, string>> = {
       child = launch(data, port, env);
       await child.ready;
     },
+    keys: (...words) =>
+      execFileSync(binary, ["keys", ...words, "--data", data], { env, stdio: "pipe" })
+        .toString()
+        .trim(),
     async end() {
       await kill(child.process);
       rmSync(data, { recursive: true, force: true });

@@ -36,13 +36,13 @@ pub(crate) use jwt::{Jwt, JwtOptions, Verifier};
 pub(crate) use keys::PresentedKey;
 pub(crate) use lease::Leases;
 pub(crate) use passes::Pass;
-pub(crate) use principal::Principal;
+pub(crate) use principal::{Principal, Source};
 pub(crate) use scopes::{Scope, Scopes};
 
 use jwt::TokenError;
 use keys::KEY;
 use passes::{SESSION, TICKET};
-use principal::{Grant, Source};
+use principal::Grant;
 
 /// The user of a server without keys.
 const LOCAL: &str = "local";

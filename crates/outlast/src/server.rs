@@ -50,6 +50,7 @@ impl Server {
         let app = App::new(AppParts {
             engine: engine.clone(),
             auth,
+            rates: config.limits.rates(),
             connections: connections.clone(),
             body_bytes: config.limits.body_bytes,
             hosts,

@@ -9,6 +9,7 @@ import { forgetConversation } from "../chat/forget";
 import { go } from "../route";
 import type { Route } from "../route";
 import { useUser } from "../user";
+import { Account } from "./account";
 import { ConversationRow } from "./conversation-row";
 import { DeleteDialog } from "./delete-dialog";
 import { Icon } from "./icon";
@@ -76,6 +77,7 @@ export function Sidebar({ route, isOpen, onClose, searchRef, drawerRef }: Sideba
         ))}
       </ul>
       <Notes conversations={conversations} isSearch={words !== ""} isEmpty={shown.length === 0} />
+      <Account />
       {doomed !== null && (
         <DeleteDialog title={titleOf(doomed)} onDelete={() => remove(doomed.id)} onClose={decided} />
       )}

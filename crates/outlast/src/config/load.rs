@@ -150,7 +150,8 @@ fn describe(error: &serde_path_to_error::Error<toml::de::Error>) -> String {
     let message = message
         .replace("expected usize", NUMBER)
         .replace("expected u32", NUMBER)
-        .replace("expected u64", NUMBER);
+        .replace("expected u64", NUMBER)
+        .replace("expected a nonzero u32", "expected a whole number of at least 1");
     if message.starts_with("unknown field") && !path.starts_with("models.") {
         let known = message.split_once(", ").map_or("", |(_, known)| known);
         return format!("unknown setting {path}: {known}");

@@ -1,6 +1,7 @@
 //! The sections of the settings, in the order of `docs/settings.md`.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,7 +10,10 @@ use outlast_engine::Settings;
 use serde::Deserialize;
 
 use super::duration;
-use crate::http::Hosts;
+use crate::http::{Hosts, RateLimits};
+
+const A_MINUTE: NonZeroU32 = NonZeroU32::new(60).expect("not zero");
+const A_HUNDRED_USERS: NonZeroU32 = NonZeroU32::new(6_000).expect("not zero");
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(serde::Serialize))]
@@ -161,6 +165,21 @@ pub(crate) struct Limits {
     pub(crate) answer_bytes: usize,
     pub(crate) body_bytes: usize,
     pub(crate) connections: usize,
+    pub(crate) starts_per_minute_per_user: NonZeroU32,
+    pub(crate) starts_per_minute_per_key: NonZeroU32,
+    pub(crate) starts_per_minute: NonZeroU32,
+    pub(crate) login_failures_per_minute: NonZeroU32,
+}
+
+impl Limits {
+    pub(crate) fn rates(&self) -> RateLimits {
+        RateLimits {
+            starts_per_user: self.starts_per_minute_per_user,
+            starts_per_key: self.starts_per_minute_per_key,
+            starts: self.starts_per_minute,
+            login_failures: self.login_failures_per_minute,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -172,6 +191,10 @@ impl Default for Limits {
             answer_bytes: Rules::default().answer_bytes,
             body_bytes: 1024 * 1024,
             connections: 10_000, // a stalled one costs up to half a megabyte
+            starts_per_minute_per_user: A_MINUTE, // one a second is more than a person types
+            starts_per_minute_per_key: A_MINUTE,
+            starts_per_minute: A_HUNDRED_USERS,
+            login_failures_per_minute: A_MINUTE, // of all clients together
         }
     }
 }

@@ -148,8 +148,13 @@ impl<S> Caller<S> {
         &self.principal
     }
 
-    /// For actions after the request, such as a command on a WebSocket: the credential must still be valid and allow
-    /// them.
+    /// Counts a start of a generation against the caller's limits.
+    pub(crate) fn count_start(&self) -> Result<(), Problem> {
+        self.app.0.rates.start(&self.principal)
+    }
+
+    /// For what comes after the request, like a command on a WebSocket: the credential must still be valid
+    /// and allow this.
     pub(crate) async fn still_may(&self, scope: Scope) -> Result<(), Problem> {
         self.app.0.auth.recheck(&self.principal).await?;
         allow(&self.principal, scope)

@@ -1,5 +1,7 @@
 //! Turns every refusal and failure into a response. All status codes are in this file.
 
+mod access;
+
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Refusal};
@@ -8,12 +10,10 @@ use outlast_store::StoreError;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::auth::{AuthError, Scope};
-
 use super::problem::{About, Code, CompletionProblemDocument, ErrorObject, ProblemCode, ProblemDocument};
 
 /// How long a client should wait when a limit was reached. Most bursts are over by then.
-const RETRY_AFTER_SECONDS: u32 = 2;
+const RETRY_AFTER_SECONDS: u64 = 2;
 
 /// How much of a request a refusal may repeat: one line.
 const ECHO_CHARS_MAX: usize = 200;
@@ -24,12 +24,14 @@ pub(crate) struct Problem {
     code: Code,
     detail: String,
     about: Box<About>,
+    /// When to try again, if it is known better than [`RETRY_AFTER_SECONDS`].
+    retry_after: Option<u64>,
 }
 
 impl Problem {
     fn new(status: StatusCode, code: ProblemCode, detail: impl AsRef<str>) -> Problem {
         let detail = one_line(detail.as_ref());
-        Problem { status, code: Code::Known(code), detail, about: Box::default() }
+        Problem { status, code: Code::Known(code), detail, about: Box::default(), retry_after: None }
     }
 
     pub(crate) fn bad_json(detail: impl AsRef<str>) -> Problem {
@@ -61,23 +63,6 @@ impl Problem {
         Problem::new(StatusCode::FORBIDDEN, ProblemCode::ForeignOrigin, detail)
     }
 
-    /// No credential, or one that is not valid.
-    pub(crate) fn unauthenticated(detail: impl AsRef<str>) -> Problem {
-        Problem::new(StatusCode::UNAUTHORIZED, ProblemCode::Unauthenticated, detail)
-    }
-
-    pub(crate) fn through_proxy() -> Problem {
-        let detail = "the request came through a proxy, and this server has no keys: create one with \
-                      `outlast keys create`, or pass --insecure";
-        Problem::unauthenticated(detail)
-    }
-
-    /// The credential does not allow this.
-    pub(crate) fn forbidden(scope: Scope) -> Problem {
-        let detail = format!("this needs the scope {}, which the key does not have", scope.name());
-        Problem::new(StatusCode::FORBIDDEN, ProblemCode::Forbidden, detail)
-    }
-
     pub(crate) fn bad_header(detail: impl AsRef<str>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidRequest, detail)
     }
@@ -85,6 +70,11 @@ impl Problem {
     pub(crate) fn too_many_connections() -> Problem {
         let detail = "the server has as many connections as limits.connections allows; try again later";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::LimitReached, detail)
+            .of_limit("limits.connections")
+    }
+
+    fn of_limit(self, limit: &'static str) -> Problem {
+        self.with(|about| about.limit = Some(limit))
     }
 
     pub(crate) fn broken_off(detail: impl AsRef<str>) -> Problem {
@@ -184,7 +174,13 @@ fn failed(code: String, message: &str) -> Problem {
         "upstream_refused" | "upstream_invalid_request" | "context_too_long" => StatusCode::BAD_REQUEST,
         _ => StatusCode::BAD_GATEWAY,
     };
-    Problem { status, code: Code::OfGeneration(code), detail: message.to_owned(), about: Box::default() }
+    Problem {
+        status,
+        code: Code::OfGeneration(code),
+        detail: message.to_owned(),
+        about: Box::default(),
+        retry_after: None,
+    }
 }
 
 /// Text that may contain what a client sent, as one short line without control characters.
@@ -256,7 +252,10 @@ impl Problem {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if self.is_lack_of_room() {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+            headers.insert(
+                header::RETRY_AFTER,
+                HeaderValue::from(self.retry_after.unwrap_or(RETRY_AFTER_SECONDS)),
+            );
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -335,30 +334,22 @@ impl From<EngineError> for Problem {
                 conflict(ProblemCode::CursorAhead).with(|about| about.last_seq = Some(tail.0))
             }
             EngineError::BadCursor(_) => Problem::invalid("cursor", detail),
-            EngineError::TooManyLive { .. } | EngineError::TooManyReaders { .. } => {
+            EngineError::TooManyLive { .. } => {
                 Problem::new(StatusCode::TOO_MANY_REQUESTS, ProblemCode::LimitReached, detail)
+                    .of_limit("limits.live_generations_per_user")
+            }
+            EngineError::TooManyReaders { .. } => {
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, ProblemCode::LimitReached, detail)
+                    .of_limit("limits.followers_per_conversation")
             }
             EngineError::ServerIsFull { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::LimitReached, detail)
+                    .of_limit("limits.live_generations")
             }
             EngineError::MadeOtherwise { conversation } => conflict(ProblemCode::IdempotencyConflict)
                 .with(|about| about.conversation_id = Some(conversation.to_string())),
             EngineError::Unavailable(_) | EngineError::Lost(_) => unavailable(&detail),
             EngineError::Broken(_) => broken(&detail),
-        }
-    }
-}
-
-impl From<AuthError> for Problem {
-    fn from(error: AuthError) -> Problem {
-        match error {
-            AuthError::Missing | AuthError::Invalid => Problem::unauthenticated(error.to_string()),
-            AuthError::Keys(error) => {
-                tracing::warn!(%error, "tokens cannot be checked");
-                let detail = "the keys of the token's issuer cannot be fetched; try again";
-                Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::IssuerUnavailable, detail)
-            }
-            AuthError::Store(error) => error.into(),
         }
     }
 }

@@ -222,7 +222,9 @@ async fn start(
     headers: HeaderMap,
     Json(body): Json<StartBody>,
 ) -> Result<(StatusCode, axum::Json<StartedGeneration>), Problem> {
-    let started = caller.engine().start(caller.user(), body.into_request(&headers)?).await?;
+    let request = body.into_request(&headers)?;
+    caller.count_start()?;
+    let started = caller.engine().start(caller.user(), request).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(started.into())))
 }
 
@@ -348,6 +350,7 @@ async fn retry(
     Json(body): Json<RetryBody>,
 ) -> Result<(StatusCode, axum::Json<StartedGeneration>), Problem> {
     let request = request_id(&headers, body.request_id);
+    caller.count_start()?;
     let started = caller.engine().retry(caller.user(), &id, body.mode, request).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(started.into())))
 }

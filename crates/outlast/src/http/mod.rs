@@ -17,6 +17,7 @@ mod jobs;
 mod openapi;
 mod problem;
 mod query;
+mod rates;
 mod session;
 mod streamed;
 mod websocket;
@@ -35,8 +36,10 @@ use tokio_util::task::TaskTracker;
 use utoipa_axum::router::OpenApiRouter;
 
 pub(crate) use hosts::Hosts;
+pub(crate) use rates::RateLimits;
 
 use crate::auth::Auth;
+use rates::Rates;
 
 /// Shared by all handlers. Cheap to clone.
 #[derive(Clone)]
@@ -45,6 +48,7 @@ pub(crate) struct App(Arc<Inner>);
 struct Inner {
     engine: Engine,
     auth: Auth,
+    rates: Rates,
     connections: TaskTracker,
     body_bytes: usize,
     hosts: Hosts,
@@ -58,6 +62,7 @@ struct Inner {
 pub(crate) struct AppParts {
     pub(crate) engine: Engine,
     pub(crate) auth: Auth,
+    pub(crate) rates: RateLimits,
     pub(crate) connections: TaskTracker,
     pub(crate) body_bytes: usize,
     pub(crate) hosts: Hosts,
@@ -68,9 +73,19 @@ pub(crate) struct AppParts {
 
 impl App {
     pub(crate) fn new(parts: AppParts) -> App {
-        let AppParts { engine, auth, connections, body_bytes, hosts, store, insecure } = parts;
-        let draining = AtomicBool::new(false);
-        App(Arc::new(Inner { engine, auth, connections, body_bytes, hosts, store, insecure, draining }))
+        let AppParts { engine, auth, rates, connections, body_bytes, hosts, store, insecure } = parts;
+        let (draining, rates) = (AtomicBool::new(false), Rates::new(rates));
+        App(Arc::new(Inner {
+            engine,
+            auth,
+            rates,
+            connections,
+            body_bytes,
+            hosts,
+            store,
+            insecure,
+            draining,
+        }))
     }
 
     pub(crate) fn auth(&self) -> &Auth {

@@ -35,6 +35,10 @@ pub(crate) struct About {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(crate) field: Option<String>,
+    /// `limit_reached`: the setting that was reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false, value_type = Option<String>)]
+    pub(crate) limit: Option<&'static str>,
     /// The generation in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]

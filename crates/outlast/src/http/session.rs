@@ -9,6 +9,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
+use crate::auth::AuthError;
+
 use super::App;
 use super::body::{Json, request_id};
 use super::caller::{Caller, Read, session_secret};
@@ -49,6 +51,7 @@ struct Session {
         (status = 200, body = Session, description = "Logged in.",
             headers(("set-cookie" = String, description = "The session."))),
         (status = 401, description = "`unauthenticated`: the key is not valid."),
+        (status = 429, description = "`limit_reached`: too many failed log-ins."),
     ))]
 async fn log_in(
     State(app): State<App>,
@@ -56,7 +59,13 @@ async fn log_in(
     Json(body): Json<LogIn>,
 ) -> Result<Response, Problem> {
     request_id(&headers, body.request_id)?;
-    let principal = app.auth().by_bearer(body.key.trim()).await?;
+    let principal = match app.auth().by_bearer(body.key.trim()).await {
+        Err(AuthError::Invalid) => {
+            app.0.rates.login_failure()?;
+            return Err(AuthError::Invalid.into());
+        }
+        identified => identified?,
+    };
     let pass = app.auth().log_in(&principal).await?;
     let seconds = pass.expires_at.since(app.auth().now()).as_secs();
     let session = Session { user: principal.user().as_str().to_owned(), expires_at: pass.expires_at };

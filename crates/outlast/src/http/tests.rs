@@ -32,6 +32,13 @@ use crate::auth::Auth;
 /// The maximum size of a request body in these tests.
 const BODY_BYTES: usize = 4096;
 
+/// More than any test needs, but for those of the limits.
+fn limits() -> super::RateLimits {
+    let many = std::num::NonZeroU32::new(1_000).unwrap();
+    let few = std::num::NonZeroU32::new(5).unwrap();
+    super::RateLimits { starts_per_user: few, starts_per_key: few, starts: many, login_failures: few }
+}
+
 struct Server {
     engine: Engine,
     store: Arc<MemoryStore>,
@@ -61,6 +68,7 @@ impl Server {
         let app = App::new(AppParts {
             engine: engine.clone(),
             auth,
+            rates: limits(),
             connections: TaskTracker::new(),
             body_bytes: BODY_BYTES,
             hosts: Hosts::default(),

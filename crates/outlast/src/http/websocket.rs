@@ -228,6 +228,7 @@ impl Session {
         match frame.kind.as_str() {
             "chat.send" => {
                 caller.still_may(Scope::Write).await?;
+                caller.count_start()?;
                 let body: StartBody = payload(raw, false)?;
                 let request = frame.request_id.clone().map(RequestName::new).transpose()?;
                 let body = body.in_conversation(self.id.clone(), request);

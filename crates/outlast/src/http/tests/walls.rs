@@ -4,6 +4,7 @@
 //! A route with a body needs a valid one in [`body_for`]; until then the test fails.
 
 mod browser;
+mod rates;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
