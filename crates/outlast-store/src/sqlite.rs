@@ -57,8 +57,10 @@ pub struct Options {
     pub chunk_bytes: usize,
     /// The oldest recent records are settled when all recent records together exceed this many bytes.
     pub hot_bytes: usize,
-    /// The same for the number of rows. Each row costs about 100 bytes of memory.
+    /// The same for the number of rows. Each row costs about 150 bytes of memory.
     pub hot_rows: usize,
+    /// The same for the bytes of rows that are not settled. They are kept in memory.
+    pub unsettled_bytes: usize,
     /// The time between the starts of two commits under load.
     pub frame: Duration,
     /// The file may not grow beyond this many pages; for tests of a full disk.
@@ -70,9 +72,10 @@ impl Default for Options {
         Self {
             readers: 4,
             queue: 4096,
-            chunk_bytes: 64 << 10,
+            chunk_bytes: 32 << 10,
             hot_bytes: 64 << 20,
-            hot_rows: 256 << 10,
+            hot_rows: 128 << 10,
+            unsettled_bytes: 16 << 20,
             frame: pace::FRAME,
             max_pages: None,
         }

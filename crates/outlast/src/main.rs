@@ -150,7 +150,11 @@ async fn start(flags: Serve) -> anyhow::Result<Server> {
     // Without the URL, which may contain a password. The store's error says what is wrong with it.
     let opened =
         outlast_store::open(&config.store.url, &config.server.data).context("cannot open the store")?;
-    let auth = Auth::open(opened.store.clone(), Clock::System).await.context("cannot read the keys")?;
+    let jwt = match &config.jwt {
+        Some(section) => Some(section.open().await?),
+        None => None,
+    };
+    let auth = Auth::open(opened.store.clone(), Clock::System, jwt).await.context("cannot read the keys")?;
     let listen = config.server.listen;
     if !listen.ip().is_loopback() && !flags.insecure && !auth.is_required().await? {
         bail!(

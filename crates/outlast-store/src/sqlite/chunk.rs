@@ -18,14 +18,20 @@ pub(super) struct Chunk {
 
 impl Chunk {
     /// Joins the lines of these records, without a final newline.
-    pub(super) fn join(records: &[Record], joined: &mut Vec<u8>) {
-        joined.clear();
+    pub(super) fn join(records: &[Record]) -> Bytes {
+        // Nearly every append has one record, whose bytes need not be copied.
+        if let [record] = records {
+            return record.bytes.clone();
+        }
+        let size = records.iter().map(|record| record.bytes.len() + 1).sum();
+        let mut joined = Vec::with_capacity(size);
         for (n, record) in records.iter().enumerate() {
             if n > 0 {
                 joined.push(b'\n');
             }
             joined.extend_from_slice(&record.bytes);
         }
+        joined.into()
     }
 
     /// Adds the lines that directly follow.

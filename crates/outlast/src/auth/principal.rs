@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use outlast_core::{Timestamp, UserId};
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::scopes::{Scope, Scopes};
@@ -19,13 +20,18 @@ pub(super) struct Grant {
     pub(super) ended: CancellationToken,
 }
 
-/// Identifies the credential. It contains no secret, so it may be logged.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// Which credential made it so. Never a secret: it may be logged.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) enum Source {
     /// No credential: this server has no keys.
     Local,
     /// The id of an API key.
     Key(String),
+    /// The hash of a JSON Web Token. Nothing but its expiry ends it.
+    Token(String),
+    /// The hash of a session's secret.
+    Session(String),
 }
 
 impl Principal {
@@ -48,6 +54,14 @@ impl Principal {
     /// Whether it is the one user of a server without keys.
     pub(crate) fn is_local(&self) -> bool {
         self.0.source == Source::Local
+    }
+
+    pub(super) fn scopes(&self) -> Scopes {
+        self.0.scopes
+    }
+
+    pub(super) fn expires(&self) -> Option<Timestamp> {
+        self.0.expires
     }
 
     pub(crate) fn may(&self, scope: Scope) -> bool {

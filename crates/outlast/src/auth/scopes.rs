@@ -70,6 +70,20 @@ impl Scopes {
         Ok(scopes)
     }
 
+    pub(crate) fn usual() -> Scopes {
+        Scopes::parse(Scopes::USUAL).expect("the usual scopes are scopes")
+    }
+
+    /// The `scope` of a token: other names may stand there too. A worker's token can never approve.
+    pub(crate) fn of_token(text: &str) -> Scopes {
+        let known = |name: &&str| Scope::ALL.iter().any(|scope| scope.name() == *name);
+        let mut scopes = Scopes::of(text.split(' ').filter(known)).unwrap_or_default();
+        if scopes.contains(Scope::Produce) {
+            scopes.0 &= !Scope::Approve.bit();
+        }
+        scopes
+    }
+
     fn of<'a>(names: impl Iterator<Item = &'a str>) -> Result<Scopes, ScopesError> {
         let mut scopes = Scopes::default();
         for name in names {
@@ -126,5 +140,6 @@ mod tests {
     fn a_workers_key_can_never_approve() {
         assert_eq!(Scopes::parse("produce,approve"), Err(ScopesError::WorkerApproves));
         assert!(Scopes::parse("produce,read").is_ok());
+        assert_eq!(Scopes::of_token("openid produce approve read").to_string(), "read,produce");
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::rand;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use sha2::{Digest, Sha256};
 
 /// The length of a secret: 256 bits cannot be guessed.
@@ -23,7 +24,12 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The stored form of a secret. It has 256 random bits, so a slow hash would add no protection.
+/// `None` if it is not base64url without padding.
+pub(super) fn from_base64url(text: &str) -> Option<Vec<u8>> {
+    BASE64_URL_SAFE_NO_PAD.decode(text).ok()
+}
+
+/// What is stored of a secret. It has 256 random bits, so a slow hash would protect nothing more.
 pub(super) fn hash(secret: &str) -> String {
     hex(&Sha256::digest(secret.as_bytes()))
 }

@@ -17,6 +17,7 @@ mod jobs;
 mod openapi;
 mod problem;
 mod query;
+mod session;
 mod streamed;
 mod websocket;
 mod workers;
@@ -117,4 +118,5 @@ fn routes() -> OpenApiRouter<App> {
         .merge(websocket::router())
         .merge(completions::router())
         .merge(jobs::router())
+        .merge(session::router())
 }

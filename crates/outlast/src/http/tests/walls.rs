@@ -3,6 +3,8 @@
 //! The routes and the scopes they need come from the document, so a new route is tested when it is described.
 //! A route with a body needs a valid one in [`body_for`]; until then the test fails.
 
+mod browser;
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use outlast_core::UserId;
@@ -55,7 +57,9 @@ fn body_for(method: &str, path: &str) -> Value {
             "model": "default", "messages": [{"role": "user", "content": CANARY}], "background": true,
         }),
         ("post", "/v1/jobs/{id}/abort") => json!({}),
-        _ => panic!("{method} {path} is a new route; add a valid body for it here"),
+        ("post", "/v1/session") => json!({"key": "not a key"}),
+        ("post", "/v1/tickets") => json!({"resource": "/v1/conversations"}),
+        _ => panic!("{method} {path} is a new route: say here what a valid body is"),
     }
 }
 
@@ -192,7 +196,8 @@ async fn b5_a_key_with_just_the_scope_that_a_route_names_may_use_it() {
     let (deleting, others): (Vec<_>, Vec<_>) =
         walls().into_iter().partition(|route| route.method == "delete");
     for route in others.iter().chain(&deleting) {
-        let scope = route.scope.as_deref().filter(|scope| !scope.is_empty());
+        let Some(scope) = route.scope.as_deref() else { continue };
+        let scope = Some(scope).filter(|scope| !scope.is_empty());
         let key = server.key("bob", scope.as_slice()).await;
         let response = server.ask_as(&format!("Bearer {key}"), route, bob.named_in(&route.path)).await;
         let walls = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND];
@@ -343,6 +348,14 @@ async fn b4_a_worker_with_a_key_needs_the_lease_of_its_claim() {
     let (status, reply) = server.json_as(&workers[1], "post", &decide, json!({"decision": "approve"})).await;
     assert_eq!((status, &reply["code"]), (403, &json!("forbidden")), "a worker's key can never approve");
     server.engine.stop().await;
+}
+
+/// What needs no key, in full: whatever is added here must be harmless to everybody.
+#[test]
+fn b5_only_health_and_the_login_need_no_key() {
+    let open = walls().into_iter().filter(|route| route.scope.is_none());
+    let open: Vec<String> = open.map(|route| format!("{} {}", route.method, route.path)).collect();
+    assert_eq!(open, ["delete /v1/session", "get /healthz", "get /readyz", "post /v1/session"]);
 }
 
 #[tokio::test]
