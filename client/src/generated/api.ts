@@ -677,7 +677,7 @@ export interface components {
         readonly LogIn: {
             /** @description An API key, or a token if the server accepts tokens. */
             readonly key: string;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         /** @description One message. An assistant's answer is one message per segment, in the order of the log. */
         readonly Message: {
@@ -954,7 +954,7 @@ export interface components {
         readonly TicketFor: {
             /** @description The path that the ticket is for, like `/v1/conversations/{id}/events`. */
             readonly resource: string;
-            readonly requestId?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         /**
          * Format: date-time

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::entries::Entries;
 use crate::ids::derived;
 use crate::message::plain_text;
-use crate::{Change, ChangedFile, Conversation, Event, Generation, MessageId};
+use crate::{ChangedFile, Conversation, Event, Generation, MessageId, files_summary_to_append};
 
 /// So many files a conversation lists: more than a person reads. The checkpoint has them all.
 const FILES_MAX: usize = 500;
@@ -27,7 +27,7 @@ pub(crate) fn finish(
             entries.of(generation, Event::AssistantSegmentStarted { message_id: id.clone() });
             id
         });
-        let text = summary(&said, changes);
+        let text = files_summary_to_append(&said, changes);
         if !text.is_empty() {
             let message_id = message_id.clone();
             entries.of(generation, Event::ChatDelta { message_id, text, chunks: 0 });
@@ -44,26 +44,11 @@ pub(crate) fn finish(
     entries.of(generation, Event::ChatDone { finish_reason });
 }
 
-/// What is to be added to the answer so that it ends in a summary of all changes.
-fn summary(said: &str, changes: &[ChangedFile]) -> String {
-    let lines = changes.iter().map(|file| format!("- {}: {}\n", file.path, word(file.change)));
-    let gap = if said.is_empty() { "" } else { "\n\n" };
-    format!("{gap}<files_summary>\n{}</files_summary>", lines.collect::<String>())
-}
-
 /// The files of the conversation with these changes, the newest last.
 fn files(before: &[Value], changes: &[ChangedFile]) -> Vec<Value> {
     let changed = |file: &&Value| changes.iter().any(|change| file["path"] == change.path.as_str());
     let mut files: Vec<Value> = before.iter().filter(|file| !changed(file)).cloned().collect();
-    files.extend(changes.iter().map(|file| json!({"path": file.path, "change": word(file.change)})));
+    files.extend(changes.iter().map(|file| json!({"path": file.path, "change": file.change.as_str()})));
     files.drain(..files.len().saturating_sub(FILES_MAX));
     files
-}
-
-fn word(change: Change) -> &'static str {
-    match change {
-        Change::Added => "added",
-        Change::Modified => "modified",
-        Change::Deleted => "deleted",
-    }
 }

@@ -34,10 +34,14 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Result<Workshop, Str
     }
 }
 
-fn checkpoints_folder(url: &str, data: &Path) -> anyhow::Result<PathBuf> {
-    match url.strip_prefix("file:") {
-        Some("") => Ok(data.join("checkpoints")),
-        Some(path) => Ok(PathBuf::from(path.strip_prefix("//").unwrap_or(path))),
-        None => bail!("checkpoints.url must be file: or file:PATH"),
-    }
+fn checkpoints(url: &str, data: &Path) -> anyhow::Result<Checkpoints> {
+    let folder = match url.strip_prefix("file:") {
+        _ if url.starts_with("s3://") => {
+            return Checkpoints::in_bucket(url).context("cannot open the bucket of checkpoints");
+        }
+        Some("") => data.join("checkpoints"),
+        Some(path) => PathBuf::from(path.strip_prefix("//").unwrap_or(path)),
+        None => bail!("checkpoints.url must be file:, file:PATH or s3://BUCKET/PREFIX"),
+    };
+    Checkpoints::in_folder(&folder).context("cannot open the folder of checkpoints")
 }

@@ -12,7 +12,7 @@ use utoipa_axum::routes;
 use crate::auth::AuthError;
 
 use super::App;
-use super::body::{Json, request_id};
+use super::body::{Json, RequestName};
 use super::caller::{Caller, Read, session_secret};
 use super::error::Problem;
 
@@ -32,8 +32,8 @@ struct LogIn {
     /// An API key, or a token if the server accepts tokens.
     #[schema(max_length = 8192)]
     key: String,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -53,12 +53,7 @@ struct Session {
         (status = 401, description = "`unauthenticated`: the key is not valid."),
         (status = 429, description = "`limit_reached`: too many failed log-ins."),
     ))]
-async fn log_in(
-    State(app): State<App>,
-    headers: HeaderMap,
-    Json(body): Json<LogIn>,
-) -> Result<Response, Problem> {
-    request_id(&headers, body.request_id)?;
+async fn log_in(State(app): State<App>, Json(body): Json<LogIn>) -> Result<Response, Problem> {
     let principal = match app.auth().by_bearer(body.key.trim()).await {
         Err(AuthError::Invalid) => {
             app.0.rates.login_failure()?;
@@ -97,8 +92,8 @@ struct TicketFor {
     /// The path that the ticket is for, like `/v1/conversations/{id}/events`.
     #[schema(min_length = 1, max_length = 1024, pattern = "^/v1/")]
     resource: String,
-    #[schema(min_length = 1, max_length = 200)]
-    request_id: Option<String>,
+    #[serde(rename = "requestId")]
+    _request_id: Option<RequestName>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -116,12 +111,7 @@ struct Ticket {
 #[utoipa::path(post, path = "/v1/tickets", operation_id = "createTicket", tag = "Users",
     security(("key" = ["read"])),
     responses((status = 200, body = Ticket, description = "The ticket. It is shown only now.")))]
-async fn ticket(
-    caller: Caller<Read>,
-    headers: HeaderMap,
-    Json(body): Json<TicketFor>,
-) -> Result<axum::Json<Ticket>, Problem> {
-    request_id(&headers, body.request_id)?;
+async fn ticket(caller: Caller<Read>, Json(body): Json<TicketFor>) -> Result<axum::Json<Ticket>, Problem> {
     if !body.resource.starts_with("/v1/") || body.resource.len() > RESOURCE_BYTES_MAX {
         return Err(Problem::invalid("resource", "must be a path that begins with /v1/"));
     }

@@ -241,22 +241,8 @@ async fn every_post_may_have_a_request_id() {
     let server = Server::new();
     let posts = routes().into_iter().filter(|(method, _)| method == "post");
     for (method, path) in posts {
-        let mut body = json!({"requestId": "r"});
-        let needed = match path.as_str() {
-            "/v1/generations" => json!({"content": "hello"}),
-            "/v1/generations/{id}/approvals/{toolUseId}" => json!({"decision": "deny"}),
-            "/v1/session" => json!({"key": "k"}),
-            "/v1/tickets" => json!({"resource": "/v1/conversations"}),
-            "/v1/generations/{id}/heartbeat" => json!({"epoch": 1}),
-            "/v1/generations/{id}/events" => json!({"epoch": 1, "expectedSeq": 1, "events": [{
-                "type": "chat.delta", "payload": {"text": "a"},
-            }]}),
-            "/v1/chat/completions" => {
-                json!({"model": "default", "messages": [{"role": "user", "content": "x"}], "stream": true})
-            }
-            _ => json!({}),
-        };
-        body.as_object_mut().unwrap().extend(needed.as_object().unwrap().clone());
+        let mut body = walls::body_for(&method, &path);
+        body["requestId"] = json!("r");
         let response = server.ask(&method, &path.replace("{id}", "none"), body.to_string()).await;
         assert_ne!(response.status(), StatusCode::UNPROCESSABLE_ENTITY, "{path}");
     }

@@ -259,7 +259,8 @@ impl Session {
                 let Submit { generation_id, tool_use_id, decision, reason, always, hash } =
                     payload(raw, false)?;
                 let reason = reason.map(|Short(reason)| reason);
-                let decided = Decided { decision, by: user.as_str().to_owned(), reason, always, pattern: None };
+                let decided =
+                    Decided { decision, by: user.as_str().to_owned(), reason, always, pattern: None };
                 let decision = ToolDecision { tool_use_id, hash, decided };
                 let status = engine.decide(user, &generation_id, decision).await?;
                 Ok(json!({

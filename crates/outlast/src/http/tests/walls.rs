@@ -40,7 +40,7 @@ fn walls() -> Vec<Route> {
 }
 
 /// A body that the route accepts, with a canary if it keeps text.
-fn body_for(method: &str, path: &str) -> Value {
+pub(super) fn body_for(method: &str, path: &str) -> Value {
     match (method, path) {
         ("get" | "delete", _) => Value::Null,
         ("post", "/v1/generations") => json!({"content": CANARY}),
