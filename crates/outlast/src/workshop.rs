@@ -18,9 +18,7 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Result<Workshop, Str
         SandboxKind::Local => {}
     }
     let data = &config.server.data;
-    let checkpoints = checkpoints_folder(&config.checkpoints.url, data)?;
-    let checkpoints =
-        Checkpoints::in_folder(&checkpoints).context("cannot open the folder of checkpoints")?;
+    let checkpoints = checkpoints(&config.checkpoints.url, data)?;
     let settings = config.sandbox.settings();
     let tool_timeout = settings.tool_timeout;
     let program = std::env::current_exe().context("cannot find this program's own file")?;
