@@ -20,7 +20,7 @@ pub(crate) fn finish(
     let open = generation.open_segment();
     let said = open.map(|segment| plain_text(&segment.parts)).unwrap_or_default();
     let mut message_id = open.map(|segment| segment.message.clone());
-    if !changes.is_empty() {
+    if !changes.is_empty() && !generation.progress.rounds.summarized {
         let message_id = message_id.get_or_insert_with(|| {
             let place = entries.next_seq().to_string();
             let id = MessageId::from(derived("msg", &[generation.id.as_str(), &place]));
@@ -48,7 +48,8 @@ pub(crate) fn finish(
 fn summary(said: &str, changes: &[ChangedFile]) -> String {
     let lines = changes.iter().map(|file| format!("- {}: {}\n", file.path, word(file.change)));
     let gap = if said.is_empty() { "" } else { "\n\n" };
-    format!("{gap}<files_summary>\n{}</files_summary>", lines.collect::<String>())
+    let block = format!("<files_summary>\n{}</files_summary>", lines.collect::<String>());
+    if said.trim_end().ends_with(&block) { String::new() } else { format!("{gap}{block}") }
 }
 
 /// The files of the conversation with these changes, the newest last.
