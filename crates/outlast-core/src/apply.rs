@@ -186,7 +186,10 @@ impl Generation {
                 self.progress.first_answer.get_or_insert_with(|| message_id.clone());
                 self.begin(entry, message_id, Role::Assistant, Vec::new())
             }
-            Event::AssistantSegmentEnded { .. } => self.close(MessageStatus::Complete),
+            Event::AssistantSegmentEnded { .. } => {
+                self.progress.rounds.summarized = self.progress.rounds.stage == Stage::Finishing;
+                self.close(MessageStatus::Complete)
+            }
             Event::ChatDelta { message_id, text, chunks } => {
                 self.add_text(message_id, TextKind::Answer, text, *chunks)
             }

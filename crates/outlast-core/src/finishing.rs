@@ -20,7 +20,7 @@ pub(crate) fn finish(
     let open = generation.open_segment();
     let said = open.map(|segment| plain_text(&segment.parts)).unwrap_or_default();
     let mut message_id = open.map(|segment| segment.message.clone());
-    if !changes.is_empty() {
+    if !changes.is_empty() && !generation.progress.rounds.summarized {
         let message_id = message_id.get_or_insert_with(|| {
             let place = entries.next_seq().to_string();
             let id = MessageId::from(derived("msg", &[generation.id.as_str(), &place]));

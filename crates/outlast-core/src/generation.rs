@@ -94,6 +94,8 @@ pub struct Rounds {
     pub touched: bool,
     /// Why the model stopped, in stage `Finishing`.
     pub finish_reason: Option<String>,
+    /// Whether the last answer has its summary and is closed, in stage `Finishing`.
+    pub summarized: bool,
     /// A person resumed it: the sandbox is asked what is true before it goes on.
     pub resuming: bool,
     /// A person wants the paused sandbox awake.

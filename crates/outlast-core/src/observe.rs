@@ -64,7 +64,7 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
             let running = in_tools(state, &generation).filter(|run| rounds::may_begin(state, run));
             if let Some(generation) = running {
                 for id in rounds::due(generation, rules) {
-                    rounds::begin(generation, id, rules, &mut entries);
+                    rounds::admit(generation, id, &state.always, rules, &mut entries);
                 }
             }
         }

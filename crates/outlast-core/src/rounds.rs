@@ -9,8 +9,8 @@ use crate::generation::Stage;
 use crate::ids::derived;
 use crate::policy::Verdict;
 use crate::{
-    Always, Conversation, Event, ExecutionId, Generation, MessageId, Offsets, Outcome, Output, Ran, Recovery,
-    Rules, RunEnd,
+    Always, Conversation, Decision, Event, ExecutionId, Generation, MessageId, Offsets, Outcome, Output, Ran,
+    Recovery, Rules, RunEnd,
 };
 
 /// So many calls of one answer run. A model that asks for more has lost its way, and each of them is a message.
@@ -43,14 +43,16 @@ pub(crate) fn settle(
     for (place, call) in calls.into_iter().enumerate() {
         match judge(generation, place, &call, always, rules) {
             Verdict::Run => {}
-            Verdict::Ask => {
-                let Call { id: tool_use_id, name: tool_name, input: tool_input, .. } = call;
-                let hash = crate::approval_hash(&tool_name, &tool_input, generation.progress.attempt);
-                entries.of(generation, Event::ApprovalRequested { tool_use_id, tool_name, tool_input, hash });
-            }
+            Verdict::Ask => ask(generation, call, entries),
             Verdict::Refuse(why) => refuse(generation, &call.id, &call.message, why, entries),
         }
     }
+}
+
+fn ask(generation: &Generation, call: Call, entries: &mut Entries) {
+    let Call { id: tool_use_id, name: tool_name, input: tool_input, .. } = call;
+    let hash = crate::approval_hash(&tool_name, &tool_input, generation.progress.attempt);
+    entries.of(generation, Event::ApprovalRequested { tool_use_id, tool_name, tool_input, hash });
 }
 
 fn judge(generation: &Generation, place: usize, call: &Call, always: &[Always], rules: &Rules) -> Verdict {
@@ -65,6 +67,11 @@ fn judge(generation: &Generation, place: usize, call: &Call, always: &[Always], 
         return Verdict::Refuse("not run: the arguments are not a JSON object");
     }
     rule.verdict(&call.name, &call.input, always)
+}
+
+/// What the model reads about a call that a person denied.
+pub(crate) fn denial(reason: Option<&str>) -> String {
+    reason.map_or_else(|| "denied by a person".to_owned(), |reason| format!("denied by a person: {reason}"))
 }
 
 /// Ends a call that does not run. The model reads why.
@@ -133,6 +140,32 @@ pub(crate) fn due<'a>(generation: &'a Generation, rules: &Rules) -> Vec<&'a str>
     let running = &generation.progress.rounds.executions;
     let begun = |id: &str| running.iter().any(|execution| execution.tool_use_id == id);
     wanted(generation, rules).into_iter().filter(|id| !begun(id)).collect()
+}
+
+/// The last gate before a call runs: what a person denied, or the operator forbids by now, does not run, and what needs a
+/// question that was never recorded is asked.
+pub(crate) fn admit(
+    generation: &Generation,
+    id: &str,
+    always: &[Always],
+    rules: &Rules,
+    entries: &mut Entries,
+) {
+    let called = generation.open_calls().find(|(call, _)| *call == id);
+    let (Some((_, message)), Some((name, input))) = (called, generation.call(id)) else { return };
+    let call =
+        Call { id: id.to_owned(), message: message.clone(), name: name.to_owned(), input: input.clone() };
+    let asked = generation.progress.approvals.iter().rev().find(|asked| asked.tool_use_id == id);
+    let decided = asked.and_then(|asked| asked.decided.as_ref());
+    match (judge(generation, 0, &call, always, rules), decided.map(|decided| decided.decision)) {
+        (_, Some(Decision::Deny)) => {
+            let why = denial(decided.and_then(|decided| decided.reason.as_deref()));
+            refuse(generation, id, message, &why, entries);
+        }
+        (Verdict::Refuse(why), _) => refuse(generation, id, message, why, entries),
+        (Verdict::Ask, None) => ask(generation, call, entries),
+        (Verdict::Ask, Some(Decision::Approve)) | (Verdict::Run, _) => begin(generation, id, rules, entries),
+    }
 }
 
 pub(crate) fn begin(generation: &Generation, id: &str, rules: &Rules, entries: &mut Entries) {

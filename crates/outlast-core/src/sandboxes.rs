@@ -57,6 +57,21 @@ pub(crate) fn due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
 /// Whether the sandbox has to run now: for tools, for a person who wakes it, or to be asked what is true. While a person
 /// is asked for the first time it is made, so that they do not wait for it afterwards.
 fn must_run(state: &Conversation) -> bool {
+    is_needed(state) || must_be_saved(state)
+}
+
+/// Whether a sandbox that fell asleep beside an interrupted run has files to save, now that nothing runs in it.
+fn must_be_saved(state: &Conversation) -> bool {
+    let asleep = state.sandbox.as_ref().filter(|sandbox| sandbox.state == SandboxState::Paused);
+    let unsaved = asleep.is_some_and(|sandbox| sandbox.dirty.is_some() && sandbox.failures == 0);
+    unsaved && state.owed_stops.is_empty() && !has_executions(state)
+}
+
+fn has_executions(state: &Conversation) -> bool {
+    state.active().is_some_and(|active| !active.progress.rounds.executions.is_empty())
+}
+
+fn is_needed(state: &Conversation) -> bool {
     let Some(generation) = state.active().filter(|active| active.is_agent()) else { return false };
     let rounds = &generation.progress.rounds;
     if generation.progress.phase != Phase::Running {
@@ -130,7 +145,8 @@ fn checkpoint_due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
 /// When a running sandbox is put to sleep. What is not saved by then is saved first, unless that fails.
 fn pause_due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
     let sandbox = state.sandbox.as_ref().filter(|sandbox| sandbox.state.is_running())?;
-    let unsaved = sandbox.dirty.is_some() && sandbox.failures == 0;
+    // What an interrupted run left running is frozen with it, and saved when it has ended.
+    let unsaved = sandbox.dirty.is_some() && sandbox.failures == 0 && !has_executions(state);
     if unsaved || !state.owed_stops.is_empty() || must_run(state) {
         return None;
     }
@@ -210,17 +226,19 @@ pub(crate) fn failed(
     entries: &mut Entries,
 ) {
     let expected = ensure(state, rules).is_some_and(|(expected, _)| expected == *id);
-    if let Some(active) = state.active().filter(|_| expected && must_run(state)) {
+    if let Some(active) = state.active().filter(|_| expected && is_needed(state)) {
         let code = "sandbox_unavailable".to_owned();
         entries.of(active, Event::ChatError { error_message: reason, code });
+    } else if expected && must_be_saved(state) {
+        entries.of_active(state, Event::CheckpointFailed { reason, checkpoint_id: None });
     }
 }
 
 pub(crate) fn paused(state: &Conversation, id: &SandboxId, rules: &Rules, entries: &mut Entries) {
     let running =
         state.sandbox.as_ref().is_some_and(|sandbox| sandbox.id == *id && sandbox.state.is_running());
-    let used = state.active().is_some_and(|active| !active.progress.rounds.executions.is_empty());
-    if running && !used {
+    let used = state.active().is_some_and(|active| active.progress.phase == Phase::Running);
+    if running && !(used && has_executions(state)) {
         let asked = state.active().is_some_and(Generation::is_blocked);
         let after = if asked { rules.approval_pause } else { rules.sandbox_idle_pause };
         let reason = format!("not needed for {} s", after.as_secs());

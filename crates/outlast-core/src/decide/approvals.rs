@@ -2,7 +2,7 @@
 
 use super::live;
 use crate::entries::Entries;
-use crate::rounds::refuse;
+use crate::rounds::{denial, refuse};
 use crate::{
     Always, Approval, Conversation, Decide, Decided, Decision, Event, Generation, Refusal, Rules, ToolRule,
 };
@@ -37,9 +37,7 @@ pub(super) fn decide_approval(
 fn resolve(generation: &Generation, asked: &Approval, decided: Decided, entries: &mut Entries) {
     let tool_use_id = asked.tool_use_id.clone();
     let Decided { decision, by, reason, always, pattern } = decided;
-    let why = reason
-        .as_ref()
-        .map_or_else(|| "denied by a person".to_owned(), |reason| format!("denied by a person: {reason}"));
+    let why = denial(reason.as_deref());
     entries.of(generation, Event::ApprovalResolved { tool_use_id, decision, by, reason, always, pattern });
     let called = generation.open_calls().find(|(id, _)| *id == asked.tool_use_id);
     if let Some((id, message)) = called.filter(|_| generation.is_agent() && decision == Decision::Deny) {

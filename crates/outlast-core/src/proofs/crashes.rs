@@ -106,7 +106,7 @@ fn timeless(mut value: Value) -> Value {
                 std::mem::take(fields).into_iter().map(|(name, field)| (same_answer(&name), field)).collect();
         }
         Value::Array(list) => {
-            list.retain(|item| !tells_of_a_resume(item));
+            list.retain(|item| !is_told_by_the_server(item));
             list.iter_mut().for_each(|item| *item = timeless(item.take()));
         }
         Value::String(text) => *text = same_answer(text),
@@ -117,8 +117,8 @@ fn timeless(mut value: Value) -> Value {
 
 /// Replaces `answer_2_of_gen_1` by a name that is the same for every attempt of `gen_1`.
 fn same_answer(text: &str) -> String {
-    // Ids that contain the place in the log, and sentences that contain a time.
-    for derived in ["exec_", "cp_", "msg_", "The sandbox"] {
+    // Ids that are derived from a place in the log.
+    for derived in ["exec_", "cp_", "msg_"] {
         if text.starts_with(derived) {
             return derived.to_owned();
         }
@@ -129,31 +129,35 @@ fn same_answer(text: &str) -> String {
     }
 }
 
-/// Every crash that a person is asked about adds such a message.
-fn tells_of_a_resume(item: &Value) -> bool {
-    item["content"].as_str().is_some_and(|content| content.starts_with("[SESSION_RESUMED]"))
+/// Every crash that a person is asked about adds a message of the server. One about a lost sandbox is recorded together
+/// with the event it explains, which these tests take apart.
+fn is_told_by_the_server(item: &Value) -> bool {
+    item["role"] == "system"
 }
 
 /// What clients see in the end, by state, so that each state is explored once.
 type Known = BTreeMap<String, Value>;
 
 /// Continues from here to the end, and also crashes at every event on the way. The owners that take over do
-/// the same. All of these runs must lead to the same view, which is returned.
-fn outcome(world: World, person: Person, known: &mut Known) -> Value {
-    let state = timeless(serde_json::to_value((&world.transcript.state, world.view())).unwrap());
-    let state = state.to_string();
-    if let Some(view) = known.get(&state) {
-        return view.clone();
+/// the same. All of these runs must lead to the same view.
+fn check_outcome(world: World, person: Person, known: &mut Known) {
+    let mut heirs = vec![(world, None)];
+    while let Some((world, expected)) = heirs.pop() {
+        let state =
+            timeless(serde_json::to_value((&world.transcript.state, world.view())).unwrap()).to_string();
+        // Most of the new owners return to a state that was seen already.
+        if let Some(view) = known.get(&state) {
+            assert!(expected.is_none_or(|expected| expected == *view), "after a crash: {:#?}", world.log);
+            continue;
+        }
+        let lived = live_on(world.clone(), person);
+        let view = seen_in_the_end(&lived);
+        let same = expected.is_none_or(|expected| expected == view);
+        assert!(same, "after a crash at {} of {:#?}", world.log.len(), lived.log);
+        known.insert(state, view.clone());
+        let cuts = world.log.len() + 1..=lived.log.len();
+        heirs.extend(cuts.map(|cut| (World::recovered(&lived.log[..cut], &lived.rules), Some(view.clone()))));
     }
-    let lived = live_on(world.clone(), person);
-    let view = seen_in_the_end(&lived);
-    // Stored before the recursion, because most of the new owners return to a state that was seen already.
-    known.insert(state, view.clone());
-    for cut in world.log.len() + 1..=lived.log.len() {
-        let heir = World::recovered(&lived.log[..cut], &lived.rules);
-        assert_eq!(outcome(heir, person, known), view, "after a crash at {cut} of {:#?}", lived.log);
-    }
-    view
 }
 
 fn seen_in_the_end(world: &World) -> Value {
@@ -253,12 +257,14 @@ const GOING_ON: [(Recovery, Person); 2] =
 
 #[test]
 fn i15_crashes_during_recovery_lead_to_the_same_view() {
-    for (_, log) in logs() {
+    // Whether a checkpoint that failed is taken before the end depends on when it is tried again.
+    let failed = |entry: &Entry| matches!(entry.event, Event::CheckpointFailed { .. });
+    for (_, log) in logs().into_iter().filter(|(_, log)| !log.iter().any(failed)) {
         for (recovery, person) in GOING_ON {
             let rules = Rules { recovery, ..agent_rules() };
             let mut known = Known::new();
             for cut in 0..=log.len() {
-                outcome(World::recovered(&log[..cut], &rules), person, &mut known);
+                check_outcome(World::recovered(&log[..cut], &rules), person, &mut known);
             }
         }
     }
@@ -280,7 +286,8 @@ fn i15_five_crashes_in_a_row_at_the_same_event_lead_to_the_same_view() {
                         world = World::recovered(&world.log[..durable], &rules);
                     }
                     let world = live_on(world, person);
-                    assert_eq!(seen_in_the_end(&world), seen_in_the_end(&once), "{name}: {cut}, {place}");
+                    let (many, once) = (seen_in_the_end(&world), seen_in_the_end(&once));
+                    assert!(many == once, "{name}: {cut}, {place}\n{many}\n{once}");
                 }
             }
         }

@@ -95,3 +95,28 @@ fn i11_a_state_stored_by_the_first_version_can_be_read() {
         assert_eq!(state, fold(&log).state, "{name}");
     }
 }
+
+/// A state of the last version, which knew no agents, has none of these.
+#[test]
+fn i11_a_state_of_the_version_before_agents_opens() {
+    fn strip(value: &mut serde_json::Value) {
+        if let Some(fields) = value.as_object_mut() {
+            for name in ["sandbox", "always", "owed_stops", "files", "rounds", "worked_ms", "tools"] {
+                fields.remove(name);
+            }
+            fields.values_mut().for_each(strip);
+        }
+    }
+    let agents = |name: &str| name.starts_with("agent-");
+    for (name, log) in logs().into_iter().filter(|(name, _)| !agents(name)) {
+        let mut state = fold(&log).state;
+        let mut stored = serde_json::to_value(&state).unwrap();
+        strip(&mut stored);
+        let read = read_state(&stored.to_string()).unwrap();
+        for generation in state.current.iter_mut().chain(&mut state.queue) {
+            generation.counters.worked_ms = 0;
+            generation.progress.rounds = crate::Rounds::default();
+        }
+        assert_eq!(read, state, "{name}");
+    }
+}

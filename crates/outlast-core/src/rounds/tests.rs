@@ -477,3 +477,28 @@ fn g7_retry_and_continue_keep_the_settled_rounds_and_drop_or_keep_the_rest() {
         assert!(world.result_of("w1-2").is_some(), "ids stay unique over both");
     }
 }
+
+#[test]
+fn i8_a_call_that_the_operator_forbids_by_now_does_not_run_though_it_was_approved() {
+    let mut world = World::asking_for(&[("d1", "rm", "a")]);
+    world.rules.tools.get_mut("rm").unwrap().policy = Policy::Deny;
+    world.command(decide_about("d1", Decision::Approve)).unwrap();
+    world.settle();
+    assert_eq!(world.result_of("d1").unwrap(), "denied by policy");
+    assert!(world.outside.started.is_empty());
+}
+
+#[test]
+fn i8_a_call_whose_question_or_denial_is_missing_from_the_log_does_not_run() {
+    let asked = World::asking_for(&[("d1", "rm", "a")]);
+    let settled = asked.log.iter().position(|entry| matches!(entry.event, Event::RoundEnded { .. })).unwrap();
+    let mut world = World::recovered(&asked.log[..=settled], &asked.rules);
+    world.settle();
+    assert_eq!(world.generation(G1).status(), GenerationStatus::AwaitingApproval);
+    let mut denied = asked.clone();
+    denied.command(decide_about("d1", Decision::Deny)).unwrap();
+    let mut world = World::recovered(&denied.log[..denied.log.len() - 1], &denied.rules);
+    world.settle();
+    assert_eq!(world.result_of("d1").unwrap(), "denied by a person: I say so");
+    assert!(world.outside.started.is_empty());
+}
