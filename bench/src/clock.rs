@@ -1,7 +1,7 @@
 //! One clock for all processes of the benchmark.
 //!
-//! `Instant` cannot be written into a token and read in another process; `CLOCK_MONOTONIC` can, and
-//! unlike the wall clock nobody steps it while a measurement runs.
+//! `Instant` cannot be written into a token and read in another process. `CLOCK_MONOTONIC` can, and unlike
+//! the wall clock it is never set back during a measurement.
 
 use rustix::time::{ClockId, clock_gettime};
 

@@ -1,9 +1,9 @@
-//! The floor: a bare relay in Rust, and the measure of what Outlast costs.
+//! The floor: a bare relay in Rust, which Outlast is compared with.
 //!
-//! What a good engineer writes when nothing has to survive: `POST /stream` opens the upstream, decodes
-//! each event, encodes one event of Outlast's shape per token and sends it at once, in the answer to the
-//! same request. It keeps no log, nobody can come back to a stream, and a reader that leaves ends the
-//! generation. One token in is one event out; it gathers nothing and gains nothing from load.
+//! This is what you would write if nothing had to survive: `POST /stream` calls the upstream, decodes each
+//! event, encodes one event of Outlast's shape for each token and sends it at once in the response. It keeps
+//! no log, a reader cannot reconnect, and a reader that leaves ends the generation. Every token is one event,
+//! at any load.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ pub(crate) async fn serve(listen: SocketAddr, upstream: String) -> anyhow::Resul
     let relay = Arc::new(Relay { client, url: format!("{upstream}/v1/chat/completions") });
     let routes = axum::Router::new().route("/stream", post(stream)).with_state(relay);
     let listener = listener.tap_io(|io| {
-        // A refused option only costs latency, which the measurement would show.
+        // Without it latency grows, which the measurement would show.
         if let Err(error) = io.set_nodelay(true) {
             eprintln!("nodelay was refused: {error}");
         }
@@ -82,7 +82,7 @@ type Upstream = Pin<Box<dyn Stream<Item = reqwest::Result<Bytes>> + Send>>;
 struct Events {
     upstream: Upstream,
     buffer: BytesMut,
-    /// Events of one upstream read; bounded by its size, and emptied before the next one.
+    /// Events of one read from the upstream. Limited by the size of that read, and sent before the next one.
     ready: VecDeque<Bytes>,
     names: Names,
     seq: u64,
@@ -121,7 +121,7 @@ impl Events {
                 self.ready.push_back(self.names.encode(self.seq, "chat.done", Payload::Done {}));
                 continue;
             }
-            // The floor has no answer to a broken upstream event; the check on the text will notice.
+            // A broken event is skipped; the check of the text will notice.
             let Ok(chunk) = serde_json::from_slice::<Chunk<'_>>(data) else { continue };
             let text = chunk.choices.first().and_then(|choice| choice.delta.content.as_deref());
             if let Some(text) = text.filter(|text| !text.is_empty()) {

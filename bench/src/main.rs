@@ -53,7 +53,7 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
-/// Every process of the benchmark has one core; more threads would only take turns on it.
+/// Every process of the benchmark has one core, so more threads would not help.
 fn single_threaded() -> anyhow::Result<tokio::runtime::Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
@@ -85,7 +85,7 @@ impl Arguments {
         listen.parse().with_context(|| format!("--listen {listen} is not an address"))
     }
 
-    /// Refuses what nobody asked for: a mistyped option must not silently measure something else.
+    /// Refuses unknown arguments: a mistyped option must not silently measure something else.
     fn done(self) -> anyhow::Result<()> {
         match self.0.first() {
             None => Ok(()),

@@ -10,7 +10,7 @@ pub(crate) fn write(out: &mut Vec<u8>, index: u64, sent_ns: u64) {
     write!(out, "<{index}:{sent_ns}> ").expect("writing to memory does not fail");
 }
 
-/// Reads a marker's inside, `17:1731700000123456789`.
+/// Reads what is between the brackets of a marker: `17:1731700000123456789`.
 pub(crate) fn read(inside: &[u8]) -> Option<(u64, u64)> {
     let colon = memchr::memchr(b':', inside)?;
     Some((digits(&inside[..colon])?, digits(&inside[colon + 1..])?))
@@ -24,7 +24,7 @@ pub(crate) fn last_index(text: &str) -> Option<u64> {
 }
 
 fn digits(bytes: &[u8]) -> Option<u64> {
-    // 19 digits always fit; longer is no marker of ours.
+    // 19 digits always fit; anything longer is not a marker.
     if bytes.is_empty() || bytes.len() > 19 || !bytes.iter().all(u8::is_ascii_digit) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What the upstream shall play, written by the client into its own message.
+//! What the upstream should send, written by the client into its own message.
 //!
 //! The script travels as the user's text (`tokens=500 rate=50 seed=7`), so it passes unchanged through
 //! every candidate and needs no side channel between the load generator and the upstream.
@@ -6,7 +6,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-/// One call of the upstream: how many tokens, how fast, and how it misbehaves.
+/// One call to the upstream: how many tokens, how fast, and how it fails.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Script {
     /// Length of the complete answer.
@@ -17,29 +17,29 @@ pub(crate) struct Script {
     pub(crate) burst: u64,
     /// Names the caller in `GET /calls`; calls of one seed are counted together.
     pub(crate) seed: u64,
-    /// The way this call goes wrong, if it does.
+    /// How this call fails, if it does.
     pub(crate) fault: Option<Fault>,
-    /// Only the first so many calls of the seed go wrong.
+    /// How many calls of the seed go wrong, from the first.
     pub(crate) fails: Option<u64>,
 }
 
-/// The ways a provider lets its callers down.
+/// The ways a provider fails.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fault {
-    /// Answers with this status instead of a stream.
+    /// Responds with this status instead of a stream.
     Status {
         /// The HTTP status.
         code: u16,
         /// Seconds for the `Retry-After` header.
         retry_after: Option<u64>,
     },
-    /// Resets the connection after so many tokens.
+    /// Resets the connection after this many tokens.
     Reset(u64),
-    /// Ends the body cleanly after so many tokens, without a finish reason.
+    /// Ends the body cleanly after this many tokens, without a finish reason.
     End(u64),
-    /// Sends an error event after so many tokens of a 200.
+    /// Sends an error event after this many tokens of a 200.
     Error(u64),
-    /// Keeps the connection open after so many tokens and says nothing more.
+    /// Keeps the connection open after this many tokens and sends nothing more.
     Hang(u64),
 }
 
@@ -85,7 +85,7 @@ impl Script {
         self.fault.as_ref()
     }
 
-    /// The distance between two tokens; `None` is flat out.
+    /// The time between two tokens; `None` is flat out.
     pub(crate) fn period(&self) -> Option<Duration> {
         (self.rate > 0.0).then(|| Duration::from_secs_f64(1.0 / self.rate))
     }

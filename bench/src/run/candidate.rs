@@ -1,4 +1,4 @@
-//! The candidates: how each is started, asked and asked again.
+//! The candidates: how to start each of them, start a generation, and reconnect.
 
 use std::io;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ impl Candidate {
         }
     }
 
-    /// Whether a reader can come back to a stream at all.
+    /// Whether a reader can reconnect to a stream.
     pub(crate) fn resumes(self) -> bool {
         self != Self::Floor
     }
@@ -45,11 +45,11 @@ pub(crate) struct Programs {
     pub(crate) bench: PathBuf,
     pub(crate) outlast: PathBuf,
     pub(crate) node_folder: PathBuf,
-    /// Data folders are made here: on the disk of the repository, not in a folder of memory.
+    /// Data folders are created here: on the disk of the repository, not in a tmpfs.
     pub(crate) data: PathBuf,
 }
 
-/// A candidate that runs, with everything it needs.
+/// A running candidate, with its Redis if it needs one.
 pub(crate) struct Server {
     pub(crate) candidate: Candidate,
     process: Process,
@@ -73,7 +73,7 @@ impl Server {
         Ok(Self { candidate, process, redis, folder })
     }
 
-    /// kill -9 the server and start it again on what it left. Redis goes on: it is another machine's.
+    /// Kills the server with SIGKILL and starts it again on its data. Redis keeps running, as on a machine of its own.
     pub(crate) async fn crash_and_restart(
         self,
         programs: &Programs,
@@ -165,7 +165,7 @@ async fn launch(
         .await
 }
 
-/// Outlast as it comes, but for one user with more generations at once than any real one has.
+/// The default settings, except that one user may have as many live generations as the benchmark needs.
 fn outlast_config(upstream: SocketAddr) -> String {
     format!(
         r#"[durability]
@@ -183,7 +183,7 @@ kind = "none"
     )
 }
 
-/// Talks to a candidate in its own words.
+/// Talks to a candidate in its own protocol.
 #[derive(Clone, Copy)]
 pub(crate) struct Client {
     candidate: Candidate,
@@ -197,8 +197,8 @@ struct Started {
 }
 
 impl Client {
-    /// Starts a generation and hands out a connection on which its events follow, with the id to come
-    /// back by. `name` is unique within the run.
+    /// Starts a generation. Returns a connection on which its events follow, and the id for reconnecting. `name`
+    /// must be unique within the run.
     pub(crate) async fn start(&self, name: &str, script: &str) -> io::Result<(Connection, String)> {
         let mut connection = Connection::open(self.address).await?;
         match self.candidate {
@@ -229,10 +229,10 @@ impl Client {
         }
     }
 
-    /// Comes back to a generation, behind `after` where the candidate knows positions.
+    /// Reconnects to a generation, after position `after` if the candidate has positions.
     pub(crate) async fn resume(&self, id: &str, after: u64) -> io::Result<Connection> {
         let path = match self.candidate {
-            Candidate::Floor => return Err(io::Error::other("the floor keeps nothing to come back to")),
+            Candidate::Floor => return Err(io::Error::other("the floor does not support reconnecting")),
             Candidate::Outlast => format!("/v1/generations/{id}/events?after={after}"),
             Candidate::Node => format!("/api/chat/{id}/stream"),
         };
@@ -241,7 +241,7 @@ impl Client {
         Ok(connection)
     }
 
-    // A request names the address it goes to: a server without keys refuses any other host.
+    // The server refuses a request whose host is not its address.
     fn get(&self, path: &str) -> String {
         format!("GET {path} HTTP/1.1\r\nhost: {}\r\naccept: text/event-stream\r\n\r\n", self.address)
     }
@@ -256,7 +256,7 @@ impl Client {
     }
 }
 
-/// Asks for a stream; anything but one is an error that says what came instead.
+/// Requests a stream. Any other response is an error.
 async fn stream(connection: &mut Connection, request: &str) -> io::Result<()> {
     let status = connection.request(request).await?;
     if status == 200 {

@@ -24,7 +24,7 @@ impl Meter {
         self.tokens.get()
     }
 
-    /// Latency counts only while the window is open: every stream is there, none has ended.
+    /// Latency counts only while the window is open: every stream has started and none has ended.
     pub(crate) fn open(&self, open: bool) {
         self.open.set(open);
     }
@@ -35,7 +35,7 @@ impl Meter {
     }
 }
 
-/// Counts by size with 64 steps per doubling: at most 1.6 % off, whatever the range.
+/// Counts in buckets, 64 for each doubling, so a percentile is at most 1.6 % off.
 struct Histogram {
     counts: Vec<u64>,
     total: u64,
@@ -83,7 +83,7 @@ fn lower_edge(index: u64) -> u64 {
     (STEPS + index % STEPS) << (index / STEPS - 1)
 }
 
-/// The value that `percent` of the given ones do not exceed.
+/// The value that `percent` of the values do not exceed.
 pub(crate) fn percentile(values: &mut [f64], percent: f64) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let rank = (values.len() as f64 * percent / 100.0).ceil() as usize;

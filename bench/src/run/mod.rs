@@ -1,4 +1,4 @@
-//! The run: every workload with every candidate, one after the other, in one go on one machine.
+//! The run: every workload with every candidate, one after the other, on one machine.
 
 mod candidate;
 mod meter;
@@ -39,8 +39,8 @@ pub(crate) struct Options {
 /// Files that 2,000 streams need: a connection on each side of the server, and some room.
 const FILES_NEEDED: u64 = 6_000;
 
-/// Confines this process to its core and raises its limit of open files. Children inherit both, and
-/// the servers' core is set when they are started. To be called before any thread is started.
+/// Pins this process to its core and raises its limit of open files. Children inherit both; servers get their
+/// own core when they are started. Call this before any thread is started.
 pub(crate) fn prepare() -> anyhow::Result<()> {
     let mut cores = CpuSet::new();
     cores.set(LOAD_CORE);
@@ -59,7 +59,7 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
 /// Runs it and reports. An error is a token missed or doubled, or with `check` a target missed.
 pub(crate) async fn run(options: Options) -> anyhow::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
-    // Returning drops the processes and data folders; dying of the signal would leave them behind.
+    // Returning drops the processes and data folders; the signal would leave them behind.
     tokio::select! {
         done = measure(options) => done,
         _ = tokio::signal::ctrl_c() => bail!("interrupted"),
@@ -115,7 +115,7 @@ async fn start_upstream(programs: &Programs) -> anyhow::Result<Process> {
     .await
 }
 
-/// A workload that could not even be measured is a row too: the others shall still be seen.
+/// A workload that could not be measured is a row too, so that the others are still reported.
 fn broken(workload: Workload, candidate: Candidate, error: &anyhow::Error) -> Row {
     let mut row = Row::new(&workload.key(), candidate, 0);
     row.check.failed = 1;
@@ -130,13 +130,13 @@ fn conclude(rows: &[Row], results: &Path, begun: Instant, check: bool) -> anyhow
     println!("\n{markdown}");
     fs::write(results.join("latest.md"), &markdown)?;
     fs::write(results.join("latest.json"), serde_json::to_string_pretty(rows)?)?;
-    // What Node loses is a finding; what we or our floor lose is a fault, ours or the harness's.
+    // Text that Node loses is a result. Text that Outlast or the floor loses is a bug.
     let lost: Vec<_> = rows
         .iter()
         .filter(|row| row.candidate != Candidate::Node.name() && !row.check.perfect())
         .map(|row| format!("{} ({})", row.workload, row.candidate))
         .collect();
-    ensure!(lost.is_empty(), "tokens were missed, doubled or did not arrive: {}", lost.join(", "));
+    ensure!(lost.is_empty(), "tokens were missed, repeated or not delivered: {}", lost.join(", "));
     let failed = targets.iter().filter(|target| target.met == Some(false)).count();
     ensure!(!check || failed == 0, "{failed} targets were missed");
     Ok(())
@@ -164,7 +164,11 @@ fn chosen_candidates(asked: Option<&str>, programs: &Programs) -> anyhow::Result
     }
     if chosen.contains(&Candidate::Outlast) {
         let outlast = &programs.outlast;
-        ensure!(outlast.exists(), "{} is not there: build the server or name it", outlast.display());
+        ensure!(
+            outlast.exists(),
+            "{} not found: build the server, or pass --outlast PATH",
+            outlast.display()
+        );
     }
     if chosen.contains(&Candidate::Node) {
         let installed = programs.node_folder.join("node_modules").exists();

@@ -1,4 +1,4 @@
-//! Processes of a run: pinned, waited for, and never left behind.
+//! The processes of a run: pinned to a core, and killed when the run ends.
 
 use std::fs;
 use std::io;
@@ -11,12 +11,12 @@ use anyhow::{Context, bail};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-/// The core of the server under test, and of whatever it needs beside it.
+/// The core of the server under test, and of its Redis if it has one.
 pub(crate) const SERVER_CORE: usize = 0;
 /// The core of the upstream and the load generator.
 pub(crate) const LOAD_CORE: usize = 1;
 
-/// Node with a cold cache needs a second or two; nothing needs this long.
+/// Node with a cold cache needs a second or two.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
 /// A running process that says where it listens. Killed when dropped.
@@ -40,7 +40,7 @@ pub(crate) struct Start<'a> {
 }
 
 impl Process {
-    /// Starts it on its core and waits until it answers.
+    /// Starts it on its core and waits until it accepts connections.
     pub(crate) async fn start(start: Start<'_>) -> anyhow::Result<Self> {
         let log_path = start.folder.join(format!("{}.log", start.name));
         let log = fs::File::create(&log_path)?;
@@ -77,7 +77,7 @@ impl Process {
         self.pid
     }
 
-    /// kill -9, and gone when this returns.
+    /// Sends SIGKILL and waits until the process is gone.
     pub(crate) async fn kill(mut self) -> io::Result<()> {
         self.child.kill().await
     }
@@ -98,12 +98,12 @@ impl Process {
             }
             sleep(Duration::from_millis(20)).await;
         }
-        bail!("it did not answer within {} s", START_WITHIN.as_secs())
+        bail!("it did not accept connections within {} s", START_WITHIN.as_secs())
     }
 }
 
 /// The first loopback address with a port in what a server printed. Only whole lines count: the port
-/// may still be on its way.
+/// may not be complete yet.
 fn printed_address(log: &str) -> Option<SocketAddr> {
     let whole = &log[..log.rfind('\n')?];
     for (at, host) in whole.match_indices("127.0.0.1:") {
@@ -122,7 +122,7 @@ fn tail(log: &str) -> String {
     lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
-/// A port that is free now, for programs that cannot choose one themselves.
+/// A port that is free now, for programs that cannot choose one.
 pub(crate) fn free_port() -> io::Result<u16> {
     Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

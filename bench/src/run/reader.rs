@@ -39,13 +39,13 @@ impl Reader {
         let error = match timeout_at(self.deadline, reading).await {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("time was up".to_owned()),
+            Err(_) => Some("deadline exceeded".to_owned()),
         };
         Seen { watch, error }
     }
 }
 
-/// Readers that begin evenly spread over a while.
+/// Readers that start evenly spread over time.
 pub(crate) struct Crowd {
     readers: tokio::task::JoinSet<Seen>,
     tokens: u64,
@@ -60,7 +60,7 @@ impl Crowd {
         self.readers.spawn_local(reading);
     }
 
-    /// Waits for all and counts what they saw. Readers have deadlines; this ends with the last.
+    /// Waits for all readers, which have deadlines, and counts what they saw.
     pub(crate) async fn finish(mut self) -> (Check, Vec<Seen>) {
         let mut check = Check::default();
         let mut all = Vec::new();

@@ -58,8 +58,8 @@ pub(crate) fn markdown(rows: &[Row], targets: &[Target], took: Duration) -> Stri
     let mut page = String::from("# Benchmark\n\n");
     let machine = machine();
     page.push_str(&format!(
-        "{machine}; {} s in all. The floor is missing where a reader comes back or a second one joins: \
-        it keeps nothing for them.\n",
+        "{machine}; {} s in all. The floor is missing where a reader reconnects or a second one joins: \
+        it keeps no log.\n",
         took.as_secs()
     ));
     let mut workloads: Vec<&str> = Vec::new();
@@ -122,7 +122,7 @@ fn section(page: &mut String, workload: &str, rows: &[&Row]) {
     }
 }
 
-/// The figures that Outlast and Node both have, and by how much ours is the better one.
+/// The figures that Outlast and Node both have, and how they compare.
 fn against_node(page: &mut String, rows: &[Row]) {
     let find = |workload: &str, name: &str| {
         rows.iter().find(|row| row.workload == workload && row.candidate == name)
@@ -149,10 +149,10 @@ fn against_node(page: &mut String, rows: &[Row]) {
 fn check(row: &Row) -> String {
     let check = &row.check;
     if check.perfect() {
-        return format!("{} complete, nothing missed or doubled", check.complete);
+        return format!("{} complete, nothing missed or repeated", check.complete);
     }
     format!(
-        "{} complete, {} not; {} missed, {} doubled; {:.1} % delivered",
+        "{} complete, {} not; {} missed, {} repeated; {:.1} % delivered",
         check.complete,
         check.failed,
         check.missed,
@@ -167,7 +167,7 @@ fn remarks(row: &Row) -> String {
         let check = &row.check;
         write!(
             remarks,
-            " !! {} not complete, {} missed, {} doubled, {}",
+            " !! {} not complete, {} missed, {} repeated, {}",
             check.failed,
             check.missed,
             check.doubled,
@@ -178,7 +178,7 @@ fn remarks(row: &Row) -> String {
     remarks
 }
 
-/// Three digits that mean something, whatever the size.
+/// Three significant digits.
 fn number(value: Option<f64>) -> String {
     match value {
         None => "—".to_owned(),
@@ -199,7 +199,7 @@ fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "—".to_owned(), |share| format!("{:.0}%", share * 100.0))
 }
 
-/// What the figures belong to: they say nothing without the machine.
+/// The machine that the figures belong to.
 fn machine() -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown processor");

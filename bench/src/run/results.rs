@@ -1,4 +1,4 @@
-//! One row per workload and candidate, and what readers made of it.
+//! One row per workload and candidate.
 
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ pub(crate) struct Row {
     /// Share of the time that each core was busy.
     pub(crate) server_core_busy: Option<f64>,
     pub(crate) load_core_busy: Option<f64>,
-    /// Whose the load core was.
+    /// How the load core was shared.
     pub(crate) upstream_share: Option<f64>,
     pub(crate) generator_share: Option<f64>,
     pub(crate) check: Check,
@@ -47,20 +47,20 @@ impl Row {
     }
 }
 
-/// What became of the tokens.
+/// What happened to the tokens.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Check {
     pub(crate) expected: u64,
     pub(crate) delivered: u64,
-    /// Holes and repeats within what was delivered: never acceptable.
+    /// Gaps and repeats in what was delivered: never acceptable.
     pub(crate) missed: u64,
     pub(crate) doubled: u64,
-    /// Streams whose end said that the answer is complete.
+    /// Streams that ended with a complete answer.
     pub(crate) complete: u64,
-    /// Streams that said they failed, broke off, or were still going when time was up.
+    /// Streams that failed, broke, or had not ended by the deadline.
     pub(crate) failed: u64,
-    /// The first of the errors, to begin looking somewhere.
+    /// The first error.
     pub(crate) error: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl Check {
         }
         self.failed += 1;
         if watch.end == Some(End::Done) {
-            // It claims to be complete and is not: that is a loss, not slowness.
+            // It claims to be complete and is not: text was lost.
             self.missed += tokens.saturating_sub(watch.received);
         }
         let error =

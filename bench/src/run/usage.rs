@@ -10,17 +10,17 @@ pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     family(pid).into_iter().map(|pid| cpu_ticks(pid).unwrap_or(0) as f64 / ticks).sum()
 }
 
-/// CPU seconds of a process without those it started.
+/// CPU seconds of a process without its children.
 pub(crate) fn own_cpu_seconds(pid: u32) -> f64 {
     cpu_ticks(pid).unwrap_or(0) as f64 / clock_ticks_per_second() as f64
 }
 
-/// Memory of a process and everything it started, in kilobytes: what is shared counts in shares.
+/// Memory of a process and everything it started, in kilobytes (proportional set size).
 pub(crate) fn memory_kb(pid: u32) -> f64 {
     family(pid).into_iter().filter_map(proportional_kb).sum()
 }
 
-/// Seconds that a core was busy and that passed on it, since boot.
+/// Seconds that a core was busy, and seconds in total, since boot.
 pub(crate) fn core_seconds(core: usize) -> (f64, f64) {
     let ticks = clock_ticks_per_second() as f64;
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
@@ -48,7 +48,7 @@ fn family(pid: u32) -> Vec<u32> {
 
 fn cpu_ticks(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, in parentheses, may hold anything; the fields are counted behind it.
+    // The name, in parentheses, may contain anything; the fields are counted from its end.
     let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
     let time = |field: usize| fields.get(field)?.parse::<u64>().ok();
     Some(time(11)? + time(12)?)

@@ -23,25 +23,25 @@ pub(crate) struct Watch {
     meter: Rc<Meter>,
     line: Vec<u8>,
     event: Event,
-    /// The next index this reading expects; a replay starts again at 0.
+    /// The next index that this connection expects; a replay starts again at 0.
     expected: u64,
-    /// How many tokens were received, whichever reading brought them.
+    /// How many tokens were received, over all connections.
     pub(crate) received: u64,
     /// Tokens left out, and tokens received twice.
     pub(crate) missed: u64,
     pub(crate) doubled: u64,
-    /// Answers begun anew after the server withdrew what it had shown.
+    /// How often the server retracted what it had shown and started over.
     pub(crate) retractions: u64,
     /// Events that carried text, and the position of the last event.
     pub(crate) text_events: u64,
     pub(crate) last_seq: u64,
     coming_seq: u64,
     pub(crate) end: Option<End>,
-    /// The server said it holds the generation and waits for a decision.
+    /// The server interrupted the generation and waits for a decision.
     pub(crate) interrupted: bool,
     /// A digest of all tokens, equal for readers that saw the same bytes.
     pub(crate) digest: u64,
-    /// When the first token arrived that no earlier reading had brought.
+    /// When the first token arrived that no earlier connection had received.
     pub(crate) first_new_ns: Option<u64>,
     /// Stop here instead of at the end.
     goal: Option<u64>,
@@ -81,23 +81,23 @@ impl Watch {
         }
     }
 
-    /// Is satisfied with so many tokens.
+    /// Stops after this many tokens.
     pub(crate) fn until(mut self, goal: u64) -> Self {
         self.goal = Some(goal);
         self
     }
 
-    /// Is satisfied with so many tokens more than it has now.
+    /// Stops after this many more tokens.
     pub(crate) fn until_more(&mut self, tokens: u64) {
         self.goal = Some(self.received + tokens);
     }
 
-    /// How many tokens are wanted of a stream of `tokens`.
+    /// How many of the `tokens` of a stream are expected.
     pub(crate) fn wanted(&self, tokens: u64) -> u64 {
         self.goal.unwrap_or(tokens)
     }
 
-    /// Forgets the half-read line of a connection that is gone.
+    /// Forgets the incomplete line of a closed connection.
     pub(crate) fn reconnected(&mut self) {
         self.line.clear();
         self.event = Event::Unnamed;
@@ -105,7 +105,7 @@ impl Watch {
         self.first_new_ns = None;
     }
 
-    /// All of `tokens` received once, and the end said so; or all up to the goal, if it has one.
+    /// Whether all `tokens` were received once and the stream ended properly, or all up to the goal if there is one.
     pub(crate) fn complete(&self, tokens: u64) -> bool {
         let there = match self.goal {
             Some(goal) => self.received >= goal,
@@ -119,8 +119,8 @@ impl Watch {
         if line.is_empty() {
             self.event = Event::Unnamed;
         } else if let Some(data) = field(line, b"data:") {
-            // The data is the last and only line of its kind in every candidate's events. A position
-            // counts as read with its data, never before: a cut in between must ask for it again.
+            // Every candidate's events have one data line, which comes last. A position counts as read with its
+            // data: a reader that is cut off in between must ask for that event again.
             self.data(data, at_ns);
             self.last_seq = self.coming_seq;
         } else if let Some(name) = field(line, b"event:") {
@@ -190,7 +190,7 @@ impl Watch {
     }
 }
 
-/// The value of a line, with or without the space that SSE allows behind the colon.
+/// The value of a line, with or without the space that SSE allows after the colon.
 fn field<'a>(line: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let value = line.strip_prefix(name)?;
     Some(value.strip_prefix(b" ").unwrap_or(value))
@@ -226,7 +226,7 @@ impl Sink for Watch {
         self.line.extend_from_slice(bytes);
     }
 
-    fn satisfied(&self) -> bool {
+    fn is_done(&self) -> bool {
         self.end.is_some() || self.goal.is_some_and(|goal| self.received >= goal)
     }
 }

@@ -20,10 +20,10 @@ pub(crate) struct Window {
     generator: f64,
 }
 
-/// A core that is busier than this had no room left: its figures are limits of the machine.
+/// A core that is busier than this is saturated: its figures show the limit of the machine.
 const SATURATED: f64 = 0.97;
 
-/// A share of a core that interrupts and rounding do not explain.
+/// More of a core than interrupts and rounding can explain.
 const FOREIGN: f64 = 0.15;
 
 impl Window {
@@ -66,11 +66,9 @@ impl Window {
     }
 }
 
-/// Says when a core had no room left, or when others than the benchmark used it: both make figures
-/// that are not the candidate's.
+/// Notes when a core was saturated, or when other processes used it: then the figures are not the candidate's.
 fn remark(row: &mut Row, core: &str, busy: Option<f64>, ours: f64) {
     let Some(busy) = busy else { return };
-    // Interrupts and the sampling of processor time are within these shares; more is somebody else.
     if busy - ours > FOREIGN {
         row.add_note(&format!("others used {:.0} % of the {core}", (busy - ours) * 100.0));
     } else if busy > SATURATED {

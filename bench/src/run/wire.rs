@@ -15,18 +15,18 @@ use tokio::net::TcpStream;
 
 use crate::clock;
 
-/// A connection and how far its current answer is decoded.
+/// A connection, and how far its current response is decoded.
 pub(crate) struct Connection {
     stream: TcpStream,
-    /// Bytes that arrived together with the head of the answer.
+    /// Bytes that arrived together with the head of the response.
     rest: Vec<u8>,
     body: Body,
 }
 
-/// A head larger than this is no answer of a candidate.
+/// No candidate sends a head larger than this.
 const MAX_HEAD: usize = 64 * 1024;
-/// A whole answer that is not a stream is an id or an error.
-const MAX_ANSWER: usize = 1024 * 1024;
+/// A response that is not a stream is an id or an error.
+const MAX_RESPONSE: usize = 1024 * 1024;
 
 thread_local! {
     /// The load generator has one thread, and a poll reads and decodes without waiting in between.
@@ -40,7 +40,7 @@ impl Connection {
         Ok(Self { stream, rest: Vec::new(), body: Body::Ended })
     }
 
-    /// Sends a request and reads the head of its answer.
+    /// Sends a request and reads the head of its response.
     pub(crate) async fn request(&mut self, request: &str) -> io::Result<u16> {
         self.stream.write_all(request.as_bytes()).await?;
         self.rest.clear();
@@ -51,7 +51,7 @@ impl Connection {
                 return Ok(status);
             }
             if self.rest.len() > MAX_HEAD {
-                return Err(io::Error::other("the head of the answer is too large"));
+                return Err(io::Error::other("the head of the response is too large"));
             }
             if self.stream.read_buf(&mut self.rest).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -59,12 +59,12 @@ impl Connection {
         }
     }
 
-    /// Reads on until the body ends or `sink` wants no more. `Ok(true)` is a proper end of the body.
+    /// Reads until the body ends or `sink` is done. `Ok(true)` is a proper end of the body.
     pub(crate) async fn read(&mut self, sink: &mut impl Sink) -> io::Result<bool> {
         let rest = std::mem::take(&mut self.rest);
         self.body.feed(&rest, clock::now_ns(), sink)?;
         while !self.body.ended() {
-            if sink.satisfied() {
+            if sink.is_done() {
                 return Ok(false);
             }
             let Self { stream, body, .. } = self;
@@ -86,7 +86,7 @@ impl Connection {
         Ok(true)
     }
 
-    /// The whole body of an answer that is not a stream.
+    /// The whole body of a response that is not a stream.
     pub(crate) async fn text(&mut self) -> io::Result<String> {
         let mut collected = Collected(Vec::new());
         self.read(&mut collected).await?;
@@ -97,8 +97,8 @@ impl Connection {
 /// Takes the decoded body.
 pub(crate) trait Sink {
     fn take(&mut self, bytes: &[u8], at_ns: u64);
-    /// True as soon as there is nothing more to wait for.
-    fn satisfied(&self) -> bool;
+    /// Whether nothing more is needed.
+    fn is_done(&self) -> bool;
 }
 
 struct Collected(Vec<u8>);
@@ -108,12 +108,12 @@ impl Sink for Collected {
         self.0.extend_from_slice(bytes);
     }
 
-    fn satisfied(&self) -> bool {
-        self.0.len() > MAX_ANSWER
+    fn is_done(&self) -> bool {
+        self.0.len() > MAX_RESPONSE
     }
 }
 
-/// What is still to come of a body.
+/// The part of the body that comes next.
 #[derive(Debug, PartialEq)]
 enum Body {
     Length(usize),
@@ -122,9 +122,9 @@ enum Body {
     /// An extension of the size line, which nobody reads.
     Extension(usize),
     Data(usize),
-    /// The line end behind a chunk's data.
+    /// The line end after a chunk's data.
     DataEnd,
-    /// The lines behind the last chunk; true while the line is empty.
+    /// The lines after the last chunk; true while the line is empty.
     Trailer(bool),
     UntilClose,
     Ended,

@@ -1,6 +1,6 @@
-//! Plain answers: everything that is not a stream.
+//! Plain responses: everything that is not a stream.
 
-/// A JSON answer with its length, so that the connection can be used again.
+/// A JSON response with its length, so that the connection can be used again.
 pub(crate) fn json(status: u16, body: &str, retry_after: Option<u64>) -> Vec<u8> {
     let retry = retry_after.map(|seconds| format!("retry-after: {seconds}\r\n")).unwrap_or_default();
     format!(

@@ -1,4 +1,4 @@
-//! The ledger of calls, by seed: how a test knows what a server really asked for.
+//! Counts calls by seed, so that a test knows what a server really asked for.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

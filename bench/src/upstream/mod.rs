@@ -1,8 +1,8 @@
 //! A scripted OpenAI-compatible provider, as its own process.
 //!
 //! `POST /v1/chat/completions` plays the script found in the last user message (see [`Script`]);
-//! `GET /calls?seed=7` tells how often a seed was called. It speaks just enough HTTP/1.1 by hand,
-//! because at 100,000 tokens a second a framework's share per token would be measured as the server's.
+//! `GET /calls?seed=7` returns how often a seed was called. HTTP/1.1 is written by hand, because at
+//! 100,000 tokens a second the cost of a framework would distort the measurement.
 
 mod answer;
 mod calls;
@@ -22,7 +22,7 @@ use calls::Calls;
 use play::Finale;
 use request::{Request, RequestReader};
 
-/// Serves until the process is killed. Prints its address first: that line is the sign to begin.
+/// Serves until the process is killed. Prints its address first; the run waits for that line.
 pub(crate) async fn serve(listen: SocketAddr) -> anyhow::Result<()> {
     let listener = TcpListener::bind(listen).await?;
     println!("upstream listening on http://{}", listener.local_addr()?);
@@ -34,22 +34,21 @@ pub(crate) async fn serve(listen: SocketAddr) -> anyhow::Result<()> {
                 let (stream, _) = accepted?;
                 connections.spawn(connection(stream, calls.clone()));
             }
-            // Reaped as they end, or the set would remember every connection of a long run.
+            // Join finished connections, or the set would grow during a long run.
             Some(_) = connections.join_next() => {}
         }
     }
 }
 
-/// What becomes of a connection after one answer.
+/// What happens to a connection after a response.
 enum After {
     /// The next request may come on it.
     Keep,
-    /// It is of no more use.
+    /// It cannot be used again.
     Close,
 }
 
-/// Answers one request after the other. An error means that the peer went away, which a provider
-/// has nobody to tell; the ledger has it as `closed_early`.
+/// Serves one request after the other. An error means that the peer left; it is counted as `closed_early`.
 async fn connection(stream: TcpStream, calls: Arc<Calls>) {
     if stream.set_nodelay(true).is_err() {
         return;
@@ -73,7 +72,7 @@ async fn answer(stream: &mut TcpStream, request: &Request, calls: &Calls) -> io:
             Ok(After::Keep)
         }
         _ => {
-            stream.write_all(&answer::error(404, "no such route", None)).await?;
+            stream.write_all(&answer::error(404, "not found", None)).await?;
             Ok(After::Keep)
         }
     }

@@ -70,7 +70,7 @@ pub(crate) async fn play(
 }
 
 impl Fault {
-    /// After how many tokens it strikes.
+    /// After how many tokens it happens.
     fn after(&self) -> u64 {
         match self {
             Self::Status { .. } => 0,
@@ -90,8 +90,8 @@ async fn peer_left_before(stream: &TcpStream, due: Instant) -> bool {
     }
 }
 
-/// Waits until the client closes its side. A client has nothing to say while it is answered, so
-/// anything readable is either the end or a pipelined request, which nobody sends; both mean leaving.
+/// Waits until the client closes its side. A client sends nothing during a response, so anything readable is
+/// either the end or a pipelined request, which nobody sends. Both count as leaving.
 async fn peer_left(stream: &TcpStream) {
     let mut byte = [0; 1];
     loop {

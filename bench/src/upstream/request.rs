@@ -13,7 +13,7 @@ use crate::marker;
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
-    /// Who calls, if they say so. A provider that repeats it in an error is not unheard of.
+    /// The caller's API key. Some providers repeat it in their errors.
     pub(crate) key: Option<String>,
     pub(crate) body: Vec<u8>,
 }
@@ -34,7 +34,7 @@ impl RequestReader {
         Self { stream, buffer: BytesMut::new() }
     }
 
-    /// The connection, for the answer.
+    /// The connection, for the response.
     pub(crate) fn stream(&mut self) -> &mut TcpStream {
         &mut self.stream
     }
@@ -84,8 +84,8 @@ fn parse_head(buffer: &[u8]) -> io::Result<Option<(Request, usize, usize)>> {
 pub(crate) struct Asked {
     /// The last user message.
     pub(crate) text: String,
-    /// How many tokens of the answer the caller already holds: a caller that continues a cut answer
-    /// puts it behind the user's message, and gets the rest instead of the beginning.
+    /// How many tokens of the answer the caller already has. A caller that continues an answer puts it after
+    /// the user's message and gets the rest.
     pub(crate) already: u64,
 }
 

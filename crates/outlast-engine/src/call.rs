@@ -1,9 +1,9 @@
 //! A call to a model. Everything that has arrived is read at once, as a *gulp*.
 //!
-//! While an append is in flight, what arrives is gathered here, and it leaves as one event with the next append.
-//! So at low load every token is an event of its own. At high load events grow instead of queues, and each token
-//! needs fewer writes and wake-ups. When a gulp is full nothing more is read: bytes wait in the connection, and
-//! the upstream notices.
+//! What arrives is gathered here while an append is in flight, and until the pace allows the next event. So at low
+//! load every token is an event of its own. At high load events grow instead of queues, and each token needs fewer
+//! writes and wake-ups. When a gulp is full nothing more is read: bytes wait in the connection, and the upstream
+//! notices.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -15,6 +15,7 @@ use outlast_core::{CallEnd, Effect, Failure, FailureClass, GenerationId, Piece};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::models::{Arrived, END_GRACE, ModelStream};
+use crate::pace::Paced;
 
 /// A gulp is full when it has this many bytes, even if more is waiting.
 const GULP_BYTES_MAX: usize = 16 * 1024;
@@ -29,9 +30,12 @@ pub(crate) struct Call {
     idle: Duration,
     /// When silence becomes a failure. It is extended only when something arrives, however often the owner wakes.
     deadline: Instant,
-    /// Fires at the deadline, or at an earlier one: arming it again for every token would cost more than the
-    /// one needless wake-up.
+    /// Fires at the deadline or at an earlier one, because resetting it for every token would cost more than one
+    /// spurious wake-up.
     alarm: Pin<Box<Sleep>>,
+    paced: Paced,
+    /// Fires when text may be handed out again.
+    turn: Pin<Box<Sleep>>,
     pieces: Vec<Piece>,
     bytes: usize,
     end: Option<End>,
@@ -49,10 +53,27 @@ pub(crate) struct Gulp {
 }
 
 impl Call {
-    pub(crate) fn new(generation: GenerationId, attempt: u32, stream: ModelStream, idle: Duration) -> Call {
-        let deadline = Instant::now() + idle;
-        let alarm = Box::pin(sleep_until(deadline));
-        Call { generation, attempt, stream, idle, deadline, alarm, pieces: Vec::new(), bytes: 0, end: None }
+    pub(crate) fn new(
+        generation: GenerationId,
+        attempt: u32,
+        stream: ModelStream,
+        idle: Duration,
+        paced: Paced,
+    ) -> Call {
+        let now = Instant::now();
+        Call {
+            generation,
+            attempt,
+            stream,
+            idle,
+            deadline: now + idle,
+            alarm: Box::pin(sleep_until(now + idle)),
+            paced,
+            turn: Box::pin(sleep_until(now)),
+            pieces: Vec::new(),
+            bytes: 0,
+            end: None,
+        }
     }
 
     /// The effect that this call carries out.
@@ -60,17 +81,20 @@ impl Call {
         Effect::CallModel { generation: self.generation.clone(), attempt: self.attempt }
     }
 
-    /// Waits until something has arrived and takes everything that has. What was taken is kept in `self`, so
-    /// dropping this future loses nothing.
+    /// Waits until there is something to hand out. What was taken is kept in `self`, so dropping this future loses
+    /// nothing.
     pub(crate) async fn gather(&mut self) {
         poll_fn(|cx| {
             self.read(cx);
-            if self.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+            if self.is_empty() {
+                return Poll::Pending;
+            }
+            if self.may_wait() { self.turn.as_mut().poll(cx) } else { Poll::Ready(()) }
         })
         .await;
     }
 
-    /// Gathers while `work` is under way.
+    /// Gathers while `work` runs.
     pub(crate) async fn gather_during<T>(mut call: Option<&mut Call>, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         poll_fn(|cx| {
@@ -100,6 +124,7 @@ impl Call {
     /// Returns what was gathered.
     pub(crate) fn gulp(&mut self, jitter: impl FnOnce() -> u8) -> Gulp {
         self.bytes = 0;
+        self.turn.as_mut().reset(Instant::now() + self.paced.spacing());
         let end = self.end.take().map(|end| match end {
             End::Finished(reason) => CallEnd::Finished { reason },
             End::Failed(failure) => CallEnd::Failed { failure, jitter: jitter() },
@@ -113,6 +138,11 @@ impl Call {
 
     fn is_full(&self) -> bool {
         self.end.is_some() || self.bytes >= GULP_BYTES_MAX
+    }
+
+    /// Text can wait for its turn. Nothing else comes often.
+    fn may_wait(&self) -> bool {
+        !self.is_full() && self.pieces.iter().all(|piece| matches!(piece, Piece::Text { .. }))
     }
 
     fn take(&mut self, arrived: Option<Result<Arrived, Failure>>) {

@@ -13,6 +13,7 @@ use crate::clock::{Clock, Ids};
 use crate::error::EngineError;
 use crate::live::Live;
 use crate::models::Models;
+use crate::pace::Pace;
 use crate::settings::Settings;
 use crate::slots::Slots;
 
@@ -34,6 +35,7 @@ pub(crate) struct Shared {
     pub(crate) ids: Ids,
     /// How many live generations each user has.
     pub(crate) live: Arc<Live>,
+    pub(crate) pace: Arc<Pace>,
     /// Cancelled to stop all owners.
     pub(crate) stop: CancellationToken,
     pub(crate) slots: Slots,
@@ -60,6 +62,7 @@ impl Engine {
             clock,
             ids,
             live: Arc::default(),
+            pace: Arc::default(),
             stop: CancellationToken::new(),
             slots: Slots::default(),
             tasks: TaskTracker::new(),

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use outlast_core::{DecodeError, Entry, Head, Heads, Seq};
@@ -19,25 +19,27 @@ use tokio::sync::watch;
 const RECENT_BATCHES: usize = 64;
 /// The maximum total size of those batches, which is memory per live conversation.
 const RECENT_BYTES: usize = 64 * 1024;
+/// The newest batches that are kept in a protocol's form as well, for followers that read along at the same time.
+const ENCODED_BATCHES: usize = 4;
 
-/// The type of the event that stands in place of a line that cannot be read.
+/// The type of the event that replaces a line that cannot be read.
 const UNREADABLE: &str = "event.unreadable";
 
-/// That event. Nobody knows when the original was recorded.
+/// That event. The time of the original is unknown.
 fn in_place_of(seq: Seq) -> Bytes {
     let front =
         format!(r#"{{"seq":{seq},"ts":"1970-01-01T00:00:00.000Z","generationId":null,"requestId":null"#);
     format!(r#"{front},"type":"{UNREADABLE}","payload":{{}}}}"#).into()
 }
 
-/// Records that became visible together, each with its head, so that nobody after this parses JSON to learn
-/// what kind of event a record is or which generation it belongs to.
+/// Records that became visible together. Each has its head, so that no later code parses JSON to learn the type
+/// or the generation of an event.
 #[derive(Debug)]
 pub struct Batch {
     records: Vec<Record>,
     /// One for each record.
     heads: Vec<Head>,
-    wire: OnceLock<Bytes>,
+    wire: Mutex<Option<Bytes>>,
 }
 
 impl Batch {
@@ -46,14 +48,14 @@ impl Batch {
         Batch::new(records, entries.iter().map(Head::of).collect())
     }
 
-    /// A batch read from the log. One line that cannot be read must not hide the others, and a gap would make
-    /// every follower start over, so an event that clients skip stands in its place.
+    /// A batch read from the log. A line that cannot be read must not hide the others, and a gap would make every
+    /// follower start over, so it is replaced by an event that clients skip.
     pub(crate) fn stored(mut records: Vec<Record>) -> Arc<Batch> {
         let mut known = Heads::default();
         let heads: Vec<_> = records.iter().map(|record| known.of(&record.bytes)).collect();
         let legible = |(record, head): (&mut Record, Result<Head, DecodeError>)| {
             head.unwrap_or_else(|error| {
-                tracing::error!(seq = record.seq.0, %error, "skipped a line of a log");
+                tracing::error!(seq = record.seq.0, %error, "skipped an unreadable line of a log");
                 record.bytes = in_place_of(record.seq);
                 Head { generation_id: None, kind: Cow::Borrowed(UNREADABLE) }
             })
@@ -64,7 +66,7 @@ impl Batch {
 
     fn new(records: Vec<Record>, heads: Vec<Head>) -> Arc<Batch> {
         assert_eq!(records.len(), heads.len(), "every record must have a head");
-        Arc::new(Batch { records, heads, wire: OnceLock::new() })
+        Arc::new(Batch { records, heads, wire: Mutex::default() })
     }
 
     pub fn records(&self) -> &[Record] {
@@ -85,7 +87,11 @@ impl Batch {
 
     /// The batch encoded for a protocol, once for the first follower that asks and then shared.
     pub fn wire(&self, encode: impl FnOnce(&Batch) -> Bytes) -> Bytes {
-        self.wire.get_or_init(|| encode(self)).clone()
+        self.lock_wire().get_or_insert_with(|| encode(self)).clone()
+    }
+
+    fn lock_wire(&self) -> MutexGuard<'_, Option<Bytes>> {
+        self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The records that the filter keeps. Usually these are all, and the batch stays shared.
@@ -123,11 +129,20 @@ struct Tail {
     /// How often events that were visible turned out not to be saved.
     losses: u64,
     /// The newest batches up to the tail, without gaps.
-    recent: VecDeque<Arc<Batch>>,
+    recent: VecDeque<Recent>,
     recent_bytes: usize,
     /// How many of the last batches are not saved yet, where the durability setting allows it. They are kept
     /// regardless of the limits, because they are nowhere else.
     unsaved: usize,
+}
+
+/// A batch, and what is needed to find and count it without touching it.
+#[derive(Debug)]
+struct Recent {
+    first: Seq,
+    last: Seq,
+    bytes: usize,
+    batch: Arc<Batch>,
 }
 
 impl Tail {
@@ -143,7 +158,7 @@ impl Tail {
     /// The last saved position, given the last visible one.
     fn saved(&self, visible: Seq) -> Seq {
         let first_unsaved = self.recent.len().checked_sub(self.unsaved).and_then(|at| self.recent.get(at));
-        first_unsaved.and_then(|batch| batch.first()).map_or(visible, |first| Seq(first.0 - 1))
+        first_unsaved.map_or(visible, |unsaved| Seq(unsaved.first.0 - 1))
     }
 }
 
@@ -175,7 +190,7 @@ impl Feed {
     }
 
     /// Called by an owner before it writes anything. If an earlier owner failed between saving and publishing,
-    /// followers elsewhere are sent back to the log.
+    /// followers at another position are sent back to the log.
     pub(crate) fn own_from(&self, seq: Seq) {
         let mut tail = self.lock();
         let before = tail.seq.replace(seq);
@@ -238,9 +253,9 @@ impl Feed {
         if after > seq {
             return Follow::Ahead(seq);
         }
-        let place = tail.recent.partition_point(|batch| batch.last() <= Some(after));
-        match tail.recent.get(place).filter(|batch| batch.first() <= Some(after.next())) {
-            Some(batch) => Follow::Next(batch.clone()),
+        let place = tail.recent.partition_point(|recent| recent.last <= after);
+        match tail.recent.get(place).filter(|recent| recent.first <= after.next()) {
+            Some(recent) => Follow::Next(recent.batch.clone()),
             None => Follow::Behind(tail.saved(seq)),
         }
     }
@@ -262,12 +277,17 @@ impl Feed {
     }
 
     fn show(&self, tail: &mut Tail, batch: Arc<Batch>) {
-        tail.seq = batch.last().or(tail.seq);
-        tail.recent_bytes += batch.bytes();
-        tail.recent.push_back(batch);
+        let (Some(first), Some(last)) = (batch.first(), batch.last()) else { return };
+        let bytes = batch.bytes();
+        tail.seq = Some(last);
+        tail.recent_bytes += bytes;
+        tail.recent.push_back(Recent { first, last, bytes, batch });
+        if let Some(older) = tail.recent.iter().rev().nth(ENCODED_BATCHES) {
+            older.batch.lock_wire().take();
+        }
         while tail.recent.len() > tail.unsaved && tail.is_long() {
             let Some(old) = tail.recent.pop_front() else { break };
-            tail.recent_bytes -= old.bytes();
+            tail.recent_bytes -= old.bytes;
         }
         self.moved.send_replace(());
     }

@@ -1,6 +1,7 @@
 //! Writes one owner's log: keeps the fence, checks whether an unconfirmed append was written, and holds back
 //! text if the durability setting says so.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,7 +51,10 @@ impl Journal {
         records: &[Record],
         changes: Vec<Change>,
     ) -> Result<(), RecordError> {
-        let records: Vec<Record> = self.unsaved.iter().chain(records).cloned().collect();
+        let records = match self.unsaved.as_slice() {
+            [] => Cow::Borrowed(records),
+            unsaved => Cow::Owned([unsaved, records].concat()),
+        };
         let last = records.last().map_or(self.saved, |record| record.seq);
         let mut unsure = false;
         for _ in 0..CONFIRM_TRIES {
@@ -58,7 +62,7 @@ impl Journal {
                 conversation: self.conversation.clone(),
                 fence: self.fence,
                 expected: self.saved,
-                records: records.clone(),
+                records: records.to_vec(),
                 changes: changes.clone(),
                 replies: Vec::new(),
                 limits: Vec::new(),

@@ -15,6 +15,7 @@ mod journal;
 mod live;
 mod models;
 mod owners;
+mod pace;
 mod reading;
 pub mod sandbox;
 mod settings;

@@ -28,6 +28,7 @@ fn options() -> SqliteOptions {
         chunk_bytes: 300,
         hot_bytes: 1500,
         hot_rows: 24,
+        unsettled_bytes: 1200,
         frame: Duration::ZERO,
         ..SqliteOptions::default()
     }

@@ -36,6 +36,7 @@ mod tiny_sqlite {
         chunk_bytes: 64,
         hot_bytes: 200,
         hot_rows: 8,
+        unsettled_bytes: 150,
         frame: Duration::ZERO,
         ..SqliteOptions::default()
     }));

@@ -1,4 +1,4 @@
-//! kill -9 in the middle of 20 streams, a restart on what is left, and what a client gets then.
+//! The server is killed with SIGKILL in the middle of 20 streams and restarted on its data.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const STREAMS: u64 = 20;
 const TOKENS: u64 = 500;
 const RATE: u64 = 50;
 const KILL_AFTER: Duration = Duration::from_secs(4);
-/// Longer than a whole generation takes, so that beginning anew counts as recovered.
+/// Longer than a whole generation takes, so that starting over counts as recovered.
 const RECOVER_WITHIN: Duration = Duration::from_secs(30);
 const RETRY_EVERY: Duration = Duration::from_millis(500);
 
@@ -47,7 +47,7 @@ pub(super) async fn run(stage: &Stage, server: Server) -> anyhow::Result<Vec<Row
         before,
     ));
     if retracted + interrupted > 0 {
-        row.add_note(&format!("{retracted} withdrawn and begun anew, {interrupted} said to be interrupted"));
+        row.add_note(&format!("{retracted} retracted and restarted, {interrupted} interrupted"));
     }
     if let Some(error) = row.check.error.clone() {
         row.add_note(&format!("the others got: {error}"));
@@ -56,7 +56,7 @@ pub(super) async fn run(stage: &Stage, server: Server) -> anyhow::Result<Vec<Row
     Ok(vec![row])
 }
 
-/// Reads until the server dies, then comes back to the new one until the generation is over.
+/// Reads until the server dies, then reconnects to the new one until the generation is over.
 async fn survive(
     client: Client,
     meter: Rc<Meter>,
@@ -67,7 +67,7 @@ async fn survive(
     let script = format!("tokens={TOKENS} rate={RATE} seed={index}");
     let id = match client.start(&format!("crash-{index}"), &script).await {
         Ok((mut connection, id)) => {
-            // Ends with the server; how it breaks off says nothing.
+            // The error does not matter: the server was killed.
             drop(connection.read(&mut watch).await);
             id
         }
@@ -88,7 +88,7 @@ async fn survive(
         match timeout_at(deadline, reading).await {
             Ok(Ok(_)) => {}
             Ok(Err(failure)) => error = error.or(Some(failure.to_string())),
-            Err(_) => error = error.or(Some("nothing more until time was up".to_owned())),
+            Err(_) => error = error.or(Some("deadline exceeded".to_owned())),
         }
         if watch.end.is_none() {
             sleep(RETRY_EVERY).await;

@@ -27,7 +27,7 @@ pub(super) async fn run(stage: &Stage, server: Server) -> anyhow::Result<Vec<Row
     let memory = server.memory_kb();
     let script = format!("tokens={tokens} rate={RATE} seed=1");
     let (first, id) = client.start("fanout", &script).await?;
-    // Time to write down that the stream exists, where that happens after the answer has begun.
+    // Node registers the stream only after its response has started.
     sleep(Duration::from_millis(300)).await;
     let begun = Instant::now();
     let deadline = begun + length + Duration::from_secs(30);
@@ -48,7 +48,7 @@ pub(super) async fn run(stage: &Stage, server: Server) -> anyhow::Result<Vec<Row
             let error = match timeout_at(deadline, reading).await {
                 Ok(Ok(_)) => None,
                 Ok(Err(error)) => Some(error.to_string()),
-                Err(_) => Some("time was up".to_owned()),
+                Err(_) => Some("deadline exceeded".to_owned()),
             };
             Seen { watch, error }
         });

@@ -1,4 +1,4 @@
-//! Coming back to a log of 2,000 tokens, one reader after the other: a page that is loaded again.
+//! Readers reconnect to a log of 2,000 tokens, one after the other, as when a page is reloaded.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use crate::run::results::Row;
 use crate::run::watch::{Watch, ms_since};
 
 const TOKENS: u64 = 2_000;
-/// Slow enough that every token is its own event where tokens are not gathered.
+/// Slow enough that every token is an event of its own.
 const RATE: u64 = 50;
-/// Reconnects in a round. The percentiles are those of the middle round: one hiccup of a shared machine is
-/// longer than everything that is measured here, and must not decide.
+/// Reconnects in a round. The percentiles are those of the median round, because a single hiccup of a shared
+/// machine takes longer than everything that is measured here.
 const RECONNECTS: usize = 200;
 const ROUNDS: usize = 5;
-/// The first ones find cold caches and are not what a busy server shows; they are not counted.
+/// The first reconnects find cold caches and are not counted.
 const UNCOUNTED: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A generation to come back to.
+/// A generation to reconnect to.
 struct Log {
     workload: &'static str,
     id: String,
-    /// Where the reading ends, if the log does not say so itself.
+    /// How many tokens to read from a log that does not end.
     goal: Option<u64>,
     events: u64,
 }
@@ -40,7 +40,7 @@ pub(super) async fn run(server: Server) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Two logs side by side. The live one has all its tokens and is not over: its upstream says no more.
+/// Writes two logs. The live one has all its tokens but has not ended: its upstream sends nothing more.
 async fn write_logs(server: &Server) -> anyhow::Result<[Log; 2]> {
     let client = server.client();
     let meter = Rc::new(Meter::default());
@@ -90,7 +90,7 @@ fn middle_round(times: &[f64], percent: f64) -> Option<f64> {
     percentile(&mut rounds, 50.0)
 }
 
-/// Milliseconds from the connect to the last token, or to the end event where there is one.
+/// Milliseconds from connecting to the last token, or to the end event if there is one.
 async fn read_again(server: &Server, log: &Log, row: &mut Row) -> anyhow::Result<f64> {
     let mut watch = Watch::new(Rc::default());
     if let Some(goal) = log.goal {

@@ -1,4 +1,4 @@
-//! The workloads. Each starts a fresh server, so that memory and caches owe nothing to the one before.
+//! The workloads. Each starts a fresh server, so that memory and caches do not depend on the one before.
 
 mod crash;
 mod fanout;
@@ -29,17 +29,17 @@ pub(crate) struct Stage {
 /// The workloads by the names that `--only` takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Workload {
-    /// So many streams at 50 tokens/s.
+    /// This many streams at 50 tokens/s.
     Steady(u64),
-    /// 50 streams as fast as they go.
+    /// 50 streams as fast as they can go.
     Flat,
-    /// Coming back to a log of 2,000 tokens.
+    /// Reconnects to a log of 2,000 tokens, one after the other.
     Log,
-    /// 1,000 readers coming back at once.
+    /// 1,000 readers that reconnect at once.
     Storm,
     /// One generation, 1,000 readers.
     Fanout,
-    /// kill -9 in the middle.
+    /// The server is killed in the middle of streams.
     Crash,
 }
 
@@ -68,7 +68,7 @@ impl Workload {
         }
     }
 
-    /// Whether there is anything to measure: the floor has no second reader and no second reading.
+    /// Whether the candidate can run this: nobody can reconnect to the floor.
     pub(crate) fn suits(self, candidate: Candidate) -> bool {
         match self {
             Self::Steady(_) | Self::Flat => true,
@@ -89,8 +89,8 @@ impl Workload {
     }
 }
 
-/// Streams and tokens of the warm-up: code is paged in, V8 has compiled what is hot, pools are open.
-/// Paced, because buffers grown flat out would hide in the baseline what the streams really need.
+/// The warm-up: code is paged in, V8 has compiled what is hot, pools are open. It is paced, because buffers that
+/// grow flat out would be in the baseline and hide what streams need.
 const WARM_UP_STREAMS: u64 = 20;
 const WARM_UP_TOKENS: u64 = 1_000;
 const WARM_UP_RATE: u64 = 300;

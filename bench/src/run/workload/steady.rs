@@ -13,9 +13,9 @@ use crate::run::results::Row;
 use crate::run::window::Window;
 
 const RATE: u64 = 50;
-/// Between the last start and the window, so that starting is not measured as streaming.
+/// The time between the last start and the window, so that starts are not measured.
 const SETTLE: Duration = Duration::from_secs(2);
-/// A candidate that has fallen behind may catch up for so long; then it did not keep up.
+/// How long a candidate that has fallen behind may take to finish.
 const GRACE: Duration = Duration::from_secs(20);
 
 pub(super) async fn run(stage: &Stage, server: Server, streams: u64) -> anyhow::Result<Vec<Row>> {

@@ -1,4 +1,4 @@
-//! 1,000 readers lose their connection and come back at the same moment, each at its own position.
+//! 1,000 readers lose their connections and reconnect at the same moment, each at its own position.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,16 +15,16 @@ use crate::run::results::Row;
 use crate::run::watch::Watch;
 
 const STREAMS: u64 = 1_000;
-/// Gentle, so that what is measured is coming back and not streaming. Starting is spread for the same
-/// reason, and nobody is cut off before everybody has begun.
+/// Slow, because reconnecting is measured and not streaming. Starts are spread out for the same reason, and
+/// nobody is cut off before all streams have started.
 const RATE: u64 = 2;
 const RAMP: Duration = Duration::from_secs(10);
 const BEGIN_WITHIN: Duration = Duration::from_secs(60);
-/// Everyone is away for so long and misses some four tokens.
+/// How long everyone is away: about four tokens.
 const AWAY: Duration = Duration::from_secs(2);
-/// Tokens to read after coming back: the missed ones and the first live ones, across the seam.
+/// Tokens to read after reconnecting: the missed ones and the first live ones.
 const READ_ON: u64 = 10;
-/// Long enough that nothing ends by itself.
+/// Enough that no stream ends during the workload.
 const TOKENS: u64 = 2 * 180;
 const RETURN_WITHIN: Duration = Duration::from_secs(40);
 
@@ -35,7 +35,7 @@ enum Phase {
     Return,
 }
 
-/// What the readers tell about themselves.
+/// What the readers report.
 #[derive(Default)]
 struct Told {
     begun: Cell<u64>,
@@ -67,12 +67,12 @@ pub(super) async fn run(server: Server) -> anyhow::Result<Vec<Row>> {
     let mut waits = told.waits_ms.take();
     row.reconnect_p50_ms = percentile(&mut waits, 50.0);
     row.reconnect_p99_ms = percentile(&mut waits, 99.0);
-    row.add_note(&format!("{started} had begun, {} came back", waits.len()));
+    row.add_note(&format!("{started} had started, {} reconnected", waits.len()));
     server.stop().await?;
     Ok(vec![row])
 }
 
-/// A reader that leaves and comes back when told.
+/// A reader that disconnects and reconnects when told.
 struct Returning {
     client: Client,
     index: u64,
@@ -86,7 +86,7 @@ impl Returning {
         let error = match timeout_at(deadline, self.twice(&mut watch)).await {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("time was up".to_owned()),
+            Err(_) => Some("deadline exceeded".to_owned()),
         };
         Seen { watch, error }
     }
@@ -101,7 +101,7 @@ impl Returning {
         tokio::select! {
             read = connection.read(watch) => {
                 read?;
-                anyhow::bail!("it ended before the cut");
+                anyhow::bail!("the stream ended before the cut");
             }
             cut = self.phases.wait_for(|phase| *phase >= Phase::Cut) => drop(cut?),
         }
@@ -113,7 +113,6 @@ impl Returning {
         let left = clock::now_ns();
         let mut connection = self.client.resume(&id, watch.last_seq).await?;
         connection.read(watch).await?;
-        // Where the first event that was missed had arrived.
         let wait = watch.first_new_ns.map(|at| at.saturating_sub(left) as f64 / 1e6);
         self.told.waits_ms.borrow_mut().extend(wait);
         Ok(())

@@ -11,6 +11,7 @@ use crate::call::Call;
 use crate::documents::{message_key, to_message, to_prompt};
 use crate::engine::Shared;
 use crate::journal::RecordError;
+use crate::pace::Paced;
 use crate::reading::readable;
 
 /// How much of the transcript is read for one call: more than any model accepts.
@@ -96,7 +97,8 @@ impl Actor {
         };
         fault::point("recover.called");
         let idle = self.shared.models.idle(&run.brief.model).unwrap_or(settings.upstream_idle);
-        self.call = Some(Call::new(run.id.clone(), run.progress.attempt, stream, idle));
+        let paced = Paced::new(self.shared.pace.clone());
+        self.call = Some(Call::new(run.id.clone(), run.progress.attempt, stream, idle, paced));
         Ok(())
     }
 

@@ -68,7 +68,7 @@ impl Writer {
             match self.write(&judged.accepted) {
                 Ok(()) => break (judged, Ok(())),
                 Err(NotWritten::Failed(failure)) => break (judged, Err(failure)),
-                // Rare, a full limit or a bug in the caller: the others are judged again without it.
+                // Rare: a limit was reached, or the caller has a bug. The others are checked again without it.
                 Err(NotWritten::Wrong { append, why }) => {
                     judged.accepted.remove(append).answer(Err(why));
                     waiting.extend(judged.accepted);
@@ -148,7 +148,7 @@ impl Writer {
             let mut hot = self.shared.hot();
             for (one, row) in accepted.iter().zip(&rows) {
                 if let Some(row) = row {
-                    hot.push(&one.append.conversation, *row);
+                    hot.push(&one.append.conversation, row.clone());
                 }
             }
         }
@@ -198,9 +198,14 @@ impl Writer {
                 rows.push(None);
                 continue;
             };
-            let newlines = records.len() - 1;
-            let bytes = records.iter().map(|record| record.bytes.len()).sum::<usize>() + newlines;
-            rows.push(Some(HotRow { position: self.next_position, first: first.seq, last: last.seq, bytes }));
+            let lines = Chunk::join(records);
+            rows.push(Some(HotRow {
+                position: self.next_position,
+                first: first.seq,
+                last: last.seq,
+                bytes: lines.len(),
+                lines: Some(lines),
+            }));
             self.next_position += 1;
         }
         rows
@@ -234,14 +239,7 @@ fn insert(tx: &Transaction<'_>, append: &Append, row: Option<&HotRow>) -> rusqli
     let mut statement = tx.prepare_cached(sql)?;
     let (conversation, fence) = (append.conversation.as_str(), sql_int(append.fence.0));
     let (first, last) = (sql_int(row.first.0), sql_int(row.last.0));
-    // Nearly every append has one record, whose bytes need not be copied.
-    if let [record] = append.records.as_slice() {
-        statement.execute((row.position, conversation, fence, first, last, &record.bytes[..]))?;
-    } else {
-        let mut joined = Vec::with_capacity(row.bytes);
-        Chunk::join(&append.records, &mut joined);
-        statement.execute((row.position, conversation, fence, first, last, &joined))?;
-    }
+    statement.execute((row.position, conversation, fence, first, last, row.lines.as_deref()))?;
     Ok(())
 }
 

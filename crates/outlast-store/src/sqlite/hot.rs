@@ -2,18 +2,25 @@
 //!
 //! The index is a superset of what any reader may see. The writer adds rows before it commits them, and
 //! removes them after it has committed their removal. A reader's snapshot decides which of them exist.
+//!
+//! Rows that are not settled yet are kept in memory as well, and are settled from there. Looking each row up
+//! again would cost more than writing it did.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
+use bytes::Bytes;
 use outlast_core::{ConversationId, Seq};
 
 /// One row of `recent`, which holds the records of one append.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HotRow {
     pub(super) position: i64,
     pub(super) first: Seq,
     pub(super) last: Seq,
+    /// The size of its lines.
     pub(super) bytes: usize,
+    /// `None` once it is settled, and for rows that an earlier start wrote: then only the table has them.
+    pub(super) lines: Option<Bytes>,
 }
 
 /// Limits on what stays in `recent`.
@@ -22,6 +29,7 @@ pub(super) struct Limits {
     pub(super) chunk_bytes: usize,
     pub(super) hot_bytes: usize,
     pub(super) hot_rows: usize,
+    pub(super) unsettled_bytes: usize,
 }
 
 /// How much is settled in one step.
@@ -35,13 +43,20 @@ pub(super) struct HotIndex {
     limits: Limits,
     conversations: HashMap<ConversationId, HotLog>,
     /// Every row, oldest first, so that the front can be cut off. It may include rows that were deleted since.
-    order: VecDeque<(HotRow, ConversationId)>,
+    order: VecDeque<Placed>,
     /// The first unsettled row of each conversation that has one. The front cannot be cut beyond the lowest.
     pinning: BTreeMap<i64, ConversationId>,
     /// Conversations that have filled a chunk.
     full: VecDeque<ConversationId>,
     bytes: usize,
+    unsettled_bytes: usize,
     removals: u64,
+}
+
+struct Placed {
+    position: i64,
+    bytes: usize,
+    conversation: ConversationId,
 }
 
 #[derive(Default)]
@@ -61,34 +76,41 @@ impl HotIndex {
             pinning: BTreeMap::new(),
             full: VecDeque::new(),
             bytes: 0,
+            unsettled_bytes: 0,
             removals: 0,
         }
     }
 
     pub(super) fn push(&mut self, conversation: &ConversationId, row: HotRow) {
-        let log = self.conversations.entry(conversation.clone()).or_default();
+        let (position, bytes) = (row.position, row.bytes);
+        let log = match self.conversations.get_mut(conversation) {
+            Some(log) => log,
+            None => self.conversations.entry(conversation.clone()).or_default(),
+        };
         if log.settled == log.rows.len() {
-            self.pinning.insert(row.position, conversation.clone());
+            self.pinning.insert(position, conversation.clone());
         }
         let was_full = log.unsettled_bytes >= self.limits.chunk_bytes;
         log.rows.push_back(row);
-        log.unsettled_bytes += row.bytes;
+        log.unsettled_bytes += bytes;
         if !was_full && log.unsettled_bytes >= self.limits.chunk_bytes {
             self.full.push_back(conversation.clone());
         }
-        self.bytes += row.bytes;
-        self.order.push_back((row, conversation.clone()));
+        self.bytes += bytes;
+        self.unsettled_bytes += bytes;
+        self.order.push_back(Placed { position, bytes, conversation: conversation.clone() });
     }
 
     /// Removes the newest rows, which were not committed.
     pub(super) fn undo(&mut self, rows: usize) {
         for _ in 0..rows {
-            let Some((row, conversation)) = self.order.pop_back() else { return };
-            self.bytes -= row.bytes;
+            let Some(Placed { position, bytes, conversation }) = self.order.pop_back() else { return };
+            self.bytes -= bytes;
             let Some(log) = self.conversations.get_mut(&conversation) else { continue };
             log.rows.pop_back();
-            log.unsettled_bytes -= row.bytes;
-            self.pinning.remove(&row.position);
+            log.unsettled_bytes -= bytes;
+            self.unsettled_bytes -= bytes;
+            self.pinning.remove(&position);
             if log.rows.is_empty() {
                 self.conversations.remove(&conversation);
             }
@@ -111,7 +133,7 @@ impl HotIndex {
         let Some(log) = self.conversations.get(conversation) else { return Vec::new() };
         let from = log.rows.partition_point(|row| row.last <= after);
         let to = log.rows.partition_point(|row| row.position <= newest);
-        log.rows.range(from.min(to)..to).copied().collect()
+        log.rows.range(from.min(to)..to).cloned().collect()
     }
 
     /// The last seq among the rows up to position `newest`.
@@ -156,7 +178,9 @@ impl HotIndex {
 
     /// Whether `recent` is larger than `times` times its limits.
     pub(super) fn outgrown(&self, times: usize) -> bool {
-        self.bytes > times * self.limits.hot_bytes || self.order.len() > times * self.limits.hot_rows
+        self.bytes > times * self.limits.hot_bytes
+            || self.order.len() > times * self.limits.hot_rows
+            || self.unsettled_bytes > times * self.limits.unsettled_bytes
     }
 
     /// The conversation whose unsettled row keeps the front from being cut.
@@ -167,7 +191,7 @@ impl HotIndex {
     /// The rows of a conversation that are not in `log` yet.
     pub(super) fn unsettled(&self, conversation: &ConversationId) -> Vec<HotRow> {
         let Some(log) = self.conversations.get(conversation) else { return Vec::new() };
-        log.rows.range(log.settled..).copied().collect()
+        log.rows.range(log.settled..).cloned().collect()
     }
 
     /// Records that all rows that were `unsettled` are in `log` now.
@@ -176,16 +200,19 @@ impl HotIndex {
         if let Some(first) = log.rows.get(log.settled) {
             self.pinning.remove(&first.position);
         }
+        for row in log.rows.range_mut(log.settled..) {
+            row.lines = None;
+        }
         log.settled = log.rows.len();
-        log.unsettled_bytes = 0;
+        self.unsettled_bytes -= std::mem::take(&mut log.unsettled_bytes);
     }
 
     /// How many rows can be cut off at the front, up to `at_most`, and the position below which to cut.
     pub(super) fn removable(&self, at_most: usize) -> (usize, i64) {
         let pinned = self.pinning.first_key_value().map_or(i64::MAX, |(position, _)| *position);
-        let count = self.order.iter().take(at_most).take_while(|(row, _)| row.position < pinned).count();
+        let count = self.order.iter().take(at_most).take_while(|row| row.position < pinned).count();
         let below = match count.checked_sub(1) {
-            Some(at) => self.order[at].0.position + 1,
+            Some(at) => self.order[at].position + 1,
             None => 0,
         };
         (count, below)
@@ -194,13 +221,13 @@ impl HotIndex {
     /// Records that the rows below this position are no longer in `recent`.
     pub(super) fn removed_below(&mut self, below: i64) {
         self.removals += 1;
-        while let Some((row, _)) = self.order.front()
+        while let Some(row) = self.order.front()
             && row.position < below
         {
-            let Some((row, conversation)) = self.order.pop_front() else { return };
-            self.bytes -= row.bytes;
+            let Some(Placed { position, bytes, conversation }) = self.order.pop_front() else { return };
+            self.bytes -= bytes;
             let Some(log) = self.conversations.get_mut(&conversation) else { continue };
-            if log.rows.front().is_some_and(|front| front.position == row.position) {
+            if log.rows.front().is_some_and(|front| front.position == position) {
                 log.rows.pop_front();
                 log.settled -= 1;
             }
@@ -223,6 +250,7 @@ impl HotIndex {
         if let Some(first) = log.rows.get(log.settled) {
             self.pinning.remove(&first.position);
         }
+        self.unsettled_bytes -= log.unsettled_bytes;
     }
 }
 
@@ -230,7 +258,7 @@ impl HotIndex {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { chunk_bytes: 100, hot_bytes: 1000, hot_rows: 6 };
+    const LIMITS: Limits = Limits { chunk_bytes: 100, hot_bytes: 1000, hot_rows: 6, unsettled_bytes: 1000 };
 
     fn due(index: &mut HotIndex) -> Vec<ConversationId> {
         let step = Step { conversations: 2, bytes: 1000 };
@@ -242,7 +270,7 @@ mod tests {
     }
 
     fn row(position: i64, seq: u64, bytes: usize) -> HotRow {
-        HotRow { position, first: Seq(seq), last: Seq(seq), bytes }
+        HotRow { position, first: Seq(seq), last: Seq(seq), bytes, lines: None }
     }
 
     #[test]
@@ -279,6 +307,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_in_memory_is_limited_and_given_back_once_settled() {
+        let mut index = HotIndex::new(Limits { unsettled_bytes: 150, ..LIMITS });
+        for (position, name) in (1..).zip(["a", "b", "c"]) {
+            let lines = Some(Bytes::from_static(&[b'x'; 60]));
+            index.push(&id(name), HotRow { lines, ..row(position, 1, 60) });
+        }
+        assert!(index.outgrown(1) && !index.outgrown(2));
+        assert_eq!(due(&mut index), [id("a"), id("b")], "the oldest first, although no chunk is full");
+        index.settled(&id("a"));
+        assert!(!index.outgrown(1));
+        assert_eq!(index.rows(&id("a"), Seq(0), 9), [row(1, 1, 60)], "the table still has its lines");
+        index.forget(&id("b"));
+        assert_eq!(index.unsettled_bytes, 60);
+    }
+
+    #[test]
     fn undo_leaves_no_trace() {
         let mut index = HotIndex::new(LIMITS);
         let (a, b) = (id("a"), id("b"));
@@ -289,6 +333,7 @@ mod tests {
         index.undo(2);
         assert_eq!((index.last(&a), index.last(&b)), (Some(Seq(1)), None));
         assert_eq!((index.oldest(), index.bytes, index.order.len()), (None, 10, 1));
+        assert_eq!(index.unsettled_bytes, 0);
         assert_eq!(index.removable(9), (1, 2));
     }
 

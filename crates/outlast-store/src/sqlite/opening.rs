@@ -23,15 +23,16 @@ use crate::sqlite::{private, schema};
 /// years, and the remaining bits for eight million starts.
 const FENCE_BITS: u32 = 40;
 
-/// Larger than SQLite's default, because chunks of 64 KiB then need fewer pages. Not much larger, because
+/// Larger than SQLite's default, because chunks of 32 KiB then need fewer pages. Not much larger, because
 /// every changed document writes a page.
 pub(super) const PAGE_BYTES: i64 = 8 << 10;
 
 /// The WAL file is truncated to this size when it starts over.
 const WAL_KEPT_BYTES: i64 = 64 << 20;
 
-/// The writer's page cache, in KiB.
-const WRITER_CACHE_KIB: i64 = 16 << 10;
+/// The writer's page cache, in KiB: the pages at the end of the tables and the indexes of documents. It writes
+/// rows to `recent` and does not read them again.
+const WRITER_CACHE_KIB: i64 = 4 << 10;
 
 /// Each reader's page cache, in KiB. The operating system caches the file too.
 const READER_CACHE_KIB: i64 = 2 << 10;
@@ -61,8 +62,8 @@ pub(super) fn open(path: &Path, options: &Options) -> Result<Opened, StoreError>
     schema::prepare(&mut db)?;
     let epoch = schema::next_epoch(&db)?;
     point("open.epoch");
-    let limits =
-        Limits { chunk_bytes: options.chunk_bytes, hot_bytes: options.hot_bytes, hot_rows: options.hot_rows };
+    let Options { chunk_bytes, hot_bytes, hot_rows, unsettled_bytes, .. } = *options;
+    let limits = Limits { chunk_bytes, hot_bytes, hot_rows, unsettled_bytes };
     let mut removals = removals(&db).map_err(broken)?;
     let (hot, next_position) = scan(&db, limits, &mut removals).map_err(broken)?;
     point("open.scanned");
@@ -201,7 +202,9 @@ fn scan(
             first: Seq(row.get::<_, i64>(2)?.cast_unsigned()),
             last: Seq(row.get::<_, i64>(3)?.cast_unsigned()),
             bytes: row.get::<_, u32>(4)? as usize,
+            lines: None,
         };
+        let last = found.last;
         let conversation = ConversationId::from(row.get_ref(1)?.as_str()?);
         next_position = found.position + 1;
         if let Some(removal) = removals.iter_mut().find(|removal| removal.conversation == conversation) {
@@ -217,7 +220,7 @@ fn scan(
             }
         };
         hot.push(&conversation, found);
-        if found.last <= settled_last {
+        if last <= settled_last {
             hot.settled(&conversation);
         }
     }

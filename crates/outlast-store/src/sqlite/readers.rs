@@ -169,10 +169,16 @@ impl<'a> Look<'a> {
         let sql = "SELECT bytes FROM recent WHERE position = ?1";
         let mut statement = self.tx.prepare_cached(sql).map_err(broken)?;
         for row in recent.iter().filter(|row| row.last > reached) {
-            let mut found = statement.query([row.position]).map_err(broken)?;
-            // A row is missing only if the conversation was deleted before this snapshot.
-            let Some(found) = found.next().map_err(broken)? else { break };
-            let chunk = Chunk { first: row.first, last: row.last, bytes: found.get(0).map_err(broken)? };
+            let bytes = match &row.lines {
+                Some(lines) => lines.clone().into(),
+                None => {
+                    let mut found = statement.query([row.position]).map_err(broken)?;
+                    // A row is missing only if the conversation was deleted before this snapshot.
+                    let Some(found) = found.next().map_err(broken)? else { break };
+                    found.get(0).map_err(broken)?
+                }
+            };
+            let chunk = Chunk { first: row.first, last: row.last, bytes };
             if !add(&mut page, chunk, after)? {
                 break;
             }

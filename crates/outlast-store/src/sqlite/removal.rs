@@ -16,7 +16,7 @@ use crate::sqlite::{settle, sql_int};
 /// The maximum number of documents that a step removes; each touches pages in several indexes. With these
 /// three limits a step takes a few milliseconds, while appends wait.
 const STEP_DOCUMENTS: usize = 256;
-/// The maximum number of chunks, about 64 KiB each.
+/// The maximum number of chunks, about 32 KiB each.
 const STEP_CHUNKS: usize = 32;
 /// The maximum number of recent rows.
 const STEP_ROWS: usize = 1024;

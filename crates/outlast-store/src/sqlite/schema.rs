@@ -30,7 +30,7 @@ CREATE TABLE recent (
     bytes        BLOB NOT NULL
 );
 
--- Not WITHOUT ROWID: with 64 KiB of bytes in the key's own tree, a page would hold eight keys.
+-- Not WITHOUT ROWID: with 32 KiB of bytes in the tree of keys, a page would hold few keys.
 -- Bytes are NULL where the end of a log was trimmed: the row then only says where the log ended.
 CREATE TABLE log (
     conversation TEXT NOT NULL,

@@ -6,6 +6,7 @@
 //!
 //! A crash between the two transactions is harmless: the next start ignores rows that are also in `log`.
 
+use bytes::Bytes;
 use outlast_core::{ConversationId, Seq};
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
@@ -117,29 +118,32 @@ pub(super) fn copy(
 ) -> rusqlite::Result<()> {
     let mut rows = rows.iter();
     let Some(first) = rows.next() else { return Ok(()) };
-    let first_bytes = bytes_of(tx, first)?;
-    let mut chunk = match take_last(tx, conversation, first.first, chunk_bytes / 2)? {
+    let lines = lines_of(tx, first)?;
+    let mut chunk = match take_last(tx, conversation, first.first, chunk_bytes / 4)? {
         Some(mut chunk) => {
-            chunk.extend(first.last, &first_bytes);
+            chunk.extend(first.last, &lines);
             chunk
         }
-        None => Chunk { first: first.first, last: first.last, bytes: first_bytes },
+        None => Chunk { first: first.first, last: first.last, bytes: lines.into() },
     };
     for row in rows {
-        let bytes = bytes_of(tx, row)?;
-        if chunk.bytes.len() + bytes.len() >= chunk_bytes {
+        let lines = lines_of(tx, row)?;
+        if chunk.bytes.len() + lines.len() >= chunk_bytes {
             chunk.insert(tx, conversation)?;
-            chunk = Chunk { first: row.first, last: row.last, bytes };
+            chunk = Chunk { first: row.first, last: row.last, bytes: lines.into() };
         } else {
-            chunk.extend(row.last, &bytes);
+            chunk.extend(row.last, &lines);
         }
     }
     chunk.insert(tx, conversation)
 }
 
-fn bytes_of(db: &Connection, row: &HotRow) -> rusqlite::Result<Vec<u8>> {
+fn lines_of(db: &Connection, row: &HotRow) -> rusqlite::Result<Bytes> {
+    if let Some(lines) = &row.lines {
+        return Ok(lines.clone());
+    }
     let mut statement = db.prepare_cached("SELECT bytes FROM recent WHERE position = ?1")?;
-    statement.query_row([row.position], |found| found.get(0))
+    statement.query_row([row.position], |found| found.get::<_, Vec<u8>>(0)).map(Bytes::from)
 }
 
 /// Removes and returns the last chunk of `log` if it ends just before `next` and is at most `at_most` long.
