@@ -140,6 +140,12 @@ impl Folder {
         self.path.join("paused")
     }
 
+    /// Those of every execution that this sandbox heard of.
+    pub(super) fn executions(&self) -> io::Result<Vec<Records>> {
+        let names = names(&self.path.join("executions"))?;
+        names.iter().map(|name| self.execution(&name.into()).map_err(io::Error::other)).collect()
+    }
+
     pub(super) fn execution(&self, id: &ExecutionId) -> Result<Records, SandboxError> {
         checked(id.as_str())?;
         Ok(Records {

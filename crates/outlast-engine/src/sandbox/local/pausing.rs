@@ -1,5 +1,6 @@
 //! Freezes, thaws and removes whole sandboxes.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,15 +37,17 @@ pub(super) fn kill(inner: &Inner, folder: &Folder, id: &SandboxId) -> io::Result
     let killed = inner.place.killed().join(id.as_str());
     gone_is_ok(fs::rename(&folder.path, &killed))?;
     let folder = Folder { path: killed };
-    let mut groups: Vec<PathBuf> = inner.cgroups.groups(id.as_str());
+    let mut groups: BTreeSet<PathBuf> = inner.cgroups.groups(id.as_str()).into_iter().collect();
     for execution in inner.place.marked_in(id)? {
         let records = folder.execution(&execution).map_err(io::Error::other)?;
         if records.known() {
-            groups.extend(state::cgroups(std::iter::once(&records))?);
             end(&records, Outcome::Stopped)?;
         }
         inner.place.unmark(id, &execution)?;
     }
+    // A server with other settings, or in another group itself, may have made others.
+    let all = folder.executions()?;
+    groups.extend(state::cgroups(all.iter())?);
     for group in groups {
         cgroups::remove(&group)?;
     }

@@ -103,7 +103,7 @@ pub(super) fn ending(records: &Records) -> io::Result<Option<Outcome>> {
     }))
 }
 
-/// The control groups of the executions that may be alive.
+/// The control groups that executions were started in.
 pub(super) fn cgroups<'a>(records: impl Iterator<Item = &'a Records>) -> io::Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     for records in records {
