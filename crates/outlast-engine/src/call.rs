@@ -22,6 +22,9 @@ const GULP_BYTES_MAX: usize = 16 * 1024;
 /// Counted for each piece in addition to its text, because it becomes an event. It limits the number of pieces
 /// in a gulp, however small they are.
 const PIECE_OVERHEAD_BYTES: usize = 64;
+/// If text is recorded less often than this, it waits in the connection: several chunks are then read from the
+/// socket at once.
+const REST_FROM: Duration = Duration::from_millis(16);
 
 pub(crate) struct Call {
     pub(crate) generation: GenerationId,
@@ -36,6 +39,10 @@ pub(crate) struct Call {
     paced: Paced,
     /// Fires when text may be handed out again.
     turn: Pin<Box<Sleep>>,
+    /// Nothing is read until the turn.
+    rests: bool,
+    /// How much had been gathered when the connection was last asked for more, after a rest.
+    asked_at: Option<usize>,
     pieces: Vec<Piece>,
     bytes: usize,
     end: Option<End>,
@@ -70,6 +77,8 @@ impl Call {
             alarm: Box::pin(sleep_until(now + idle)),
             paced,
             turn: Box::pin(sleep_until(now)),
+            rests: false,
+            asked_at: None,
             pieces: Vec::new(),
             bytes: 0,
             end: None,
@@ -87,6 +96,10 @@ impl Call {
         poll_fn(|cx| {
             self.read(cx);
             if self.is_empty() {
+                return Poll::Pending;
+            }
+            if self.may_bring_more() {
+                cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             if self.may_wait() { self.turn.as_mut().poll(cx) } else { Poll::Ready(()) }
@@ -108,6 +121,12 @@ impl Call {
 
     /// Takes what has arrived. The task is woken when more arrives, unless the gulp is full.
     fn read(&mut self, cx: &mut Context<'_>) {
+        if self.rests {
+            if self.turn.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            (self.rests, self.asked_at) = (false, Some(0));
+        }
         while !self.is_full() {
             let Poll::Ready(arrived) = self.stream.poll_next_unpin(cx) else { break };
             self.take(arrived);
@@ -124,7 +143,9 @@ impl Call {
     /// Returns what was gathered.
     pub(crate) fn gulp(&mut self, jitter: impl FnOnce() -> u8) -> Gulp {
         self.bytes = 0;
-        self.turn.as_mut().reset(Instant::now() + self.paced.spacing());
+        let spacing = self.paced.spacing();
+        self.turn.as_mut().reset(Instant::now() + spacing);
+        (self.rests, self.asked_at) = (spacing >= REST_FROM, None);
         let end = self.end.take().map(|end| match end {
             End::Finished(reason) => CallEnd::Finished { reason },
             End::Failed(failure) => CallEnd::Failed { failure, jitter: jitter() },
@@ -138,6 +159,14 @@ impl Call {
 
     fn is_full(&self) -> bool {
         self.end.is_some() || self.bytes >= GULP_BYTES_MAX
+    }
+
+    /// After a rest, several chunks may be waiting, and the HTTP library hands over one at a time: its task must
+    /// run in between.
+    fn may_bring_more(&mut self) -> bool {
+        let grown = !self.is_full() && self.asked_at.is_some_and(|asked_at| self.bytes > asked_at);
+        self.asked_at = grown.then_some(self.bytes);
+        grown
     }
 
     /// Text can wait for its turn. Nothing else comes often.
@@ -194,4 +223,84 @@ fn size(piece: &Piece) -> usize {
 fn cut_short() -> Failure {
     let message = "upstream response ended too early".to_owned();
     Failure { class: FailureClass::Transient, message, retry_after: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use outlast_core::TextKind;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::pace::Pace;
+
+    fn text(text: &str) -> Result<Arrived, Failure> {
+        Ok(Arrived::Piece(Piece::Text { kind: TextKind::Answer, text: text.to_owned(), chunks: 1 }))
+    }
+
+    fn call(pace: &Arc<Pace>) -> (mpsc::Sender<Result<Arrived, Failure>>, Call) {
+        let (upstream, arriving) = mpsc::channel(8);
+        let stream = futures_util::stream::unfold(arriving, |mut arriving| async {
+            arriving.recv().await.map(|arrived| (arrived, arriving))
+        });
+        let paced = Paced::new(pace.clone());
+        (upstream, Call::new("g".into(), 1, stream.boxed(), Duration::from_secs(60), paced))
+    }
+
+    /// The texts of the next gulp, and how long it took.
+    async fn next(call: &mut Call) -> (Vec<String>, Duration) {
+        let begun = Instant::now();
+        call.gather().await;
+        let texts = call.gulp(|| 0).pieces.into_iter().map(|piece| match piece {
+            Piece::Text { text, .. } => text,
+            other => format!("{other:?}"),
+        });
+        (texts.collect(), begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_among_few_hands_out_every_token_at_once() {
+        let (upstream, mut call) = call(&Arc::default());
+        for token in ["a", "b", "c"] {
+            upstream.send(text(token)).await.unwrap();
+            let (texts, after) = next(&mut call).await;
+            assert_eq!(texts, [token]);
+            assert!(after <= Duration::from_millis(1), "{after:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_among_many_gathers_text_for_three_frames() {
+        let pace = Arc::default();
+        let _others: Vec<Paced> = (0..100_000).map(|_| Paced::new(Arc::clone(&pace))).collect();
+        let (upstream, mut call) = call(&pace);
+        upstream.send(text("a")).await.unwrap();
+        let (texts, after) = next(&mut call).await;
+        assert_eq!(
+            (texts, after),
+            (vec!["a".to_owned()], Duration::ZERO),
+            "nobody waits for the first token"
+        );
+        upstream.send(text("b")).await.unwrap();
+        upstream.send(text("c")).await.unwrap();
+        let (texts, after) = next(&mut call).await;
+        assert_eq!(texts, ["bc"]);
+        assert!((48..=50).contains(&after.as_millis()), "{after:?}");
+        drop(upstream);
+        let (_, after) = next(&mut call).await;
+        assert!(after.as_millis() <= 50, "the end comes with the next turn at the latest: {after:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_fails_a_call_when_nothing_arrived_for_too_long() {
+        let (upstream, mut call) = call(&Arc::default());
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        upstream.send(text("a")).await.unwrap();
+        next(&mut call).await;
+        let begun = Instant::now();
+        call.gather().await;
+        assert_eq!(begun.elapsed().as_secs(), 60, "counted from the last arrival, not from the start");
+        assert!(matches!(call.gulp(|| 0).end, Some(CallEnd::Failed { .. })));
+    }
 }
