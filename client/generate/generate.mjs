@@ -6,7 +6,7 @@ const source = new URL("../../crates/outlast/openapi.json", import.meta.url);
 const target = new URL("../src/generated/api.ts", import.meta.url);
 
 const document = JSON.parse(readFileSync(source, "utf8"));
-// The client has its own methods, so only the bodies are of use.
+// The client has its own methods, so only the types of bodies are needed.
 const types = await openapiTS(
   { ...document, paths: {} },
   { immutable: true, rootTypes: true, rootTypesNoSchemaPrefix: true, silent: true },

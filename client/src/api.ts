@@ -41,7 +41,7 @@ export interface MessagePageOptions extends CallOptions {
   readonly limit?: number;
 }
 
-/** The optional fields of a request. Undefined stands for an absent field, so that null is not needed for it. */
+/** The optional fields of a request. Undefined means absent, so callers need not pass null. */
 type Optional<Body, Name extends keyof Body> = {
   readonly [Key in Name]?: Exclude<Body[Key], null> | undefined;
 };

@@ -1,4 +1,4 @@
-/** What a server offers, as a store: read while somebody watches, and again after a failure. */
+/** What a server offers, as a store. It is read when there is a listener, and again after a failure. */
 
 import type { Capabilities } from "./api.js";
 import { sharedBy } from "./client.js";
@@ -14,7 +14,7 @@ export function capabilitiesStore(client: OutlastClient): CapabilitiesStore {
   return store;
 }
 
-/** The snapshot is null until the server has said what it offers. */
+/** The snapshot is null until the capabilities are loaded. */
 export class CapabilitiesStore extends Store<Capabilities | null> {
   readonly #client: OutlastClient;
   #capabilities: Capabilities | null = null;
@@ -49,7 +49,7 @@ export class CapabilitiesStore extends Store<Capabilities | null> {
         this.#capabilities = capabilities;
         this.changed();
       },
-      // A server that cannot be reached is asked again when the page is visible or the device online.
+      // If the server cannot be reached, it is asked again when the page becomes visible or the device online.
       () => {},
     );
   }

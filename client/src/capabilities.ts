@@ -1,8 +1,8 @@
-/** Reads what a server says about itself. Old servers say nothing, and newer ones more than this client knows. */
+/** Reads a server's capabilities. Old servers report none, and newer ones may report fields that are unknown here. */
 
 import type { Capabilities } from "./api.js";
 
-/** The defaults for a server that does not say. */
+/** The defaults for fields that a server does not report. */
 export const NOTHING_OFFERED: Capabilities = {
   name: "unknown",
   version: "unknown",

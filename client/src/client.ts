@@ -15,7 +15,7 @@ import { OutlastError } from "./problem.js";
 import { randomId } from "./random-id.js";
 import type { View } from "./view.js";
 
-/** Stores kept in memory while nobody watches them, so that going back shows a conversation at once. */
+/** How many stores without listeners are kept in memory, so that going back shows a conversation at once. */
 const KEPT_CONVERSATIONS = 12;
 
 /** Gives the other entry points of this package access to a client's shared parts. */
@@ -177,7 +177,7 @@ export class OutlastClient {
     return this.#shared.positions.last;
   }
 
-  /** Keeps a store that got its id or is no longer watched, and drops the least recently used ones. */
+  /** Keeps a store that got its id or has no more listeners, and drops the least recently used ones. */
   readonly #adopt = (id: string, store: Conversation): void => {
     this.#conversations.set(id, store);
     const idle = [...this.#conversations].filter(
@@ -224,7 +224,7 @@ interface Named {
   readonly requestId?: string | undefined;
 }
 
-/** A try whose response was lost may have succeeded. Then the refusal of the next try is the result. */
+/** If an attempt succeeded but its response was lost, the refusal of the next attempt tells the result. */
 function doneBefore({ code, problem }: OutlastError, body?: object): api.Outcome | undefined {
   const isOurs = code === "already_decided" && problem.decision === (body as api.Approval).decision;
   if (!isOurs && code !== "already_ended" && code !== "not_interrupted") return undefined;

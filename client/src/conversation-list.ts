@@ -46,7 +46,7 @@ export class ConversationList extends Store<ConversationListSnapshot> {
   #cursor: string | null = null;
   /** The creation time of the oldest conversation that was read without a gap. The cursor continues there. */
   #reach: string | null = null;
-  /** A read that was in progress may still return these. Ids are never reused, and nobody deletes very many. */
+  /** Deleted ids, which a read in progress may still return. Ids are never reused, and few are deleted per page visit. */
   readonly #deleted = new Set<string>();
   #isLoading = true;
   #error: OutlastError | null = null;
@@ -124,7 +124,7 @@ export class ConversationList extends Store<ConversationListSnapshot> {
       const limit = Math.min(MOST, Math.max(PAGE, this.#conversations.length));
       const page = await this.#client.listConversations({ limit });
       const last = page.nextCursor === null ? "" : (page.data.at(-1)?.createdAt ?? "");
-      // Conversations older than the page stay. Newer ones that are missing from it were deleted.
+      // Conversations older than the page are kept. Newer ones that are missing from it were deleted.
       const conversations = this.#sorted(
         page.data,
         this.#conversations.filter(({ createdAt }) => createdAt < last),

@@ -120,8 +120,8 @@ export class Conversation extends Store<ConversationSnapshot> {
   }
 
   /**
-   * Decides about a tool call. Pass the question as it was shown, not as it stands now: if it has changed
-   * since, this fails with `approval_changed` and nothing is decided.
+   * Decides about a tool call. Pass the question that was shown, not the current one: if it has changed since,
+   * this fails with `approval_changed` and nothing is decided.
    */
   submitApproval(shown: Question | null, approval: Omit<api.Approval, "hash">): Promise<api.Outcome> {
     const { toolUseId = "", hash } = shown ?? {};
@@ -215,7 +215,7 @@ export class Conversation extends Store<ConversationSnapshot> {
       isBusy: () => this.#view !== null && isUnderWay(this.#view.conversation.generationStatus),
       onEvents: (events) => this.#take(events),
       onConnection: (connection) => {
-        // A deleted conversation is not worth coming back to.
+        // A deleted conversation must not be reopened after a reload.
         if (connection.type === "ended" && connection.error?.status === 404) positions.forget(this.#id);
         this.changed();
       },

@@ -14,7 +14,7 @@ import type { ActiveRun, GenerationEnd, QueuedRun, View } from "./view.js";
 type ToolEnd = (OutlastEvent & { readonly type: "tool.end" })["payload"];
 type Asked = NonNullable<ActiveRun["pendingApprovals"]>;
 
-/** Applies one event. Never fails: it already happened. */
+/** Applies one event. This never fails, because the event already happened. */
 export function apply(before: View, event: OutlastEvent): View {
   if (event.type === "snapshot") return event.payload;
   const view = advance(before, event);
@@ -84,7 +84,7 @@ function update(view: View, change: ConversationUpdate): View {
 
 function say(view: View, messageId: string, type: "text" | "thinking", text: string): View {
   const parts = view.overlayParts[messageId];
-  // The server records no text for a message that is not open. A log that has some is folded without it.
+  // The server records no text for a message that is not open. If a log has some anyway, it is ignored.
   if (!parts) return view;
   const overlayParts = { ...view.overlayParts, [messageId]: addText(parts, type, text) };
   if (type === "thinking") return { ...view, overlayParts };

@@ -16,7 +16,7 @@ export interface SubscribeOptions {
 }
 
 /**
- * A snapshot stands for events that are no longer kept, and holds the messages of the generation instead. If the
+ * A snapshot replaces events that are no longer kept, and holds the messages of the generation instead. If the
  * generation had ended by then, nothing follows it.
  */
 function isOver(event: OutlastEvent, generationId: string): boolean {

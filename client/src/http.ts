@@ -91,7 +91,7 @@ export class Http {
     }
   }
 
-  /** Waits before the next try. After a network error, less long if the page becomes visible or online. */
+  /** Waits before the next attempt. After a network error the wait ends early if the page becomes visible or online. */
   #rest(error: OutlastError, tries: number, signal: AbortSignal | undefined): Promise<void> {
     return new Promise((resolve) => {
       const go = (): void => (unwatch(), resolve());
@@ -124,7 +124,7 @@ function mayPass({ status }: OutlastError): boolean {
   return [0, 502, 503, 504].includes(status);
 }
 
-/** Half of the delay is random, so that many clients do not come back at the same time. */
+/** Half of the delay is random, so that many clients do not retry at the same time. */
 function waitAfter({ retryAfterMs }: OutlastError, tries: number): number {
   const backoff = TRY_AGAIN_BASE_MS * 2 ** (tries || MAX_TRIES) * (0.5 + Math.random() / 2);
   return Math.min(TRY_AGAIN_CAP_MS, Math.max(backoff, retryAfterMs ?? 0));

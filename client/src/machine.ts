@@ -203,7 +203,7 @@ function opened(machine: Machine): Step {
 
 function heard(machine: Machine, what: Heard): Step {
   const alive = [set("silence", SILENCE_LIMIT_MS)];
-  // There was progress, so even a network that cuts every connection short leads to the end of the log.
+  // There was progress, so even on a network that cuts every connection the client reaches the end of the log.
   if (what === "events") return stay({ ...machine, failures: 0 }, alive);
   return what === "snapshot" ? caughtUp(machine, alive) : stay(machine, alive);
 }
@@ -244,7 +244,7 @@ interface Wait {
 
 const SILENT: Wait = { reason: "the server did not respond" };
 
-/** Full jitter: a thousand clients that lost the same server must not come back at the same time. */
+/** Full jitter: a thousand clients that lost the same server must not reconnect at the same time. */
 function wait(machine: Machine, { chance }: Surroundings, why: Wait): Step {
   const { because = "lost", reason, forget, atLeastMs = 0 } = why;
   const most = Math.min(RETRY_CAP_MS, RETRY_BASE_MS * 2 ** machine.failures);

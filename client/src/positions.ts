@@ -50,7 +50,7 @@ export class Positions {
     });
   }
 
-  /** Stored at once when another generation begins; in between, `flush` stores it. */
+  /** Stored at once when another generation starts; otherwise by `flush`. */
   note(position: Position): void {
     this.#isOwn = true;
     const isNew =
@@ -75,7 +75,7 @@ export class Positions {
     try {
       action();
     } catch {
-      // Nothing else depends on it.
+      // Nothing else depends on the position.
     }
   }
 }

@@ -10,7 +10,7 @@ export type ProblemCode =
   | "network"
   /** The server did not respond in time. */
   | "timeout"
-  /** There is nothing to do this to: nothing to stop, for example. */
+  /** The action has no object: there is nothing to stop, for example. */
   | "nothing_there"
   /** The response is not from an Outlast server. */
   | "not_outlast"
@@ -50,7 +50,7 @@ export function networkError(detail: string, cause?: unknown): OutlastError {
   return new OutlastError({ status: 0, code: "network", detail }, null, cause);
 }
 
-/** For an action without an object: to stop where nothing runs, for example. */
+/** The error of an action without an object, such as Stop while nothing runs. */
 export function nothingThere(): OutlastError {
   return new OutlastError({
     status: 0,

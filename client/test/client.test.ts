@@ -40,7 +40,7 @@ describe("a client", () => {
     expect(tries).toBe(1);
   });
 
-  it("takes a refusal as the result if an earlier try, whose response was lost, succeeded", async () => {
+  it("treats a refusal as success if an earlier attempt whose response was lost had succeeded", async () => {
     let tries = 0;
     const { client } = scene(({ method }) => {
       tries += 1;
@@ -57,7 +57,7 @@ describe("a client", () => {
     await expect(deleted).resolves.toBeUndefined();
   });
 
-  it("takes the same decision for its own when the response to an earlier try was lost", async () => {
+  it("treats an identical decision as its own if the response to an earlier attempt was lost", async () => {
     let tries = 0;
     const { client } = scene(() => {
       if ((tries += 1) % 2 === 1) throw new TypeError("fetch failed");

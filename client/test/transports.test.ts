@@ -198,7 +198,7 @@ describe("either way", () => {
     expect([first.lines.length, second.lines.length]).toEqual([6, 5]);
   });
 
-  it("does not wait for a first that is swallowed, and closes the open one", () => {
+  it("does not wait for a first connection that gets no reply, and closes the open one", () => {
     const [first, second] = [new FakeTransport(), new FakeTransport()];
     const close = eitherTransport(first, second).open(target, recorder().sink);
     vi.advanceTimersByTime(SOCKET_LIMIT_MS);

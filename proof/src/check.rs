@@ -116,7 +116,8 @@ fn check_starts(expected: &[Expected], transcript: &Transcript, findings: &mut F
             format!("the message {} of {} is missing", expected.message, expected.generation)
         });
     }
-    findings.demand(asked.is_empty(), Kind::WrongDocument, || format!("messages nobody sent: {asked:?}"));
+    findings
+        .demand(asked.is_empty(), Kind::WrongDocument, || format!("messages that no client sent: {asked:?}"));
 }
 
 async fn check_generation(

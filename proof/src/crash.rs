@@ -103,8 +103,8 @@ async fn fall(server: &mut Server, blow: &Blow, deaths: &mut u64) -> anyhow::Res
 }
 
 impl Mix {
-    /// Visitors of every kind: most get a plain answer, some an upstream that fails first, some send two messages, some
-    /// cancel, and one gets an answer long enough to be settled in the store.
+    /// Visitors of every kind: most get a plain answer, some an upstream that fails first, some send two
+    /// messages, some cancel, and one gets an answer long enough to be settled in the store.
     pub fn visitors(self, server: &Server, upstream: &Upstream, random: &mut fastrand::Rng) -> Vec<Visitor> {
         let mut visitors: Vec<Visitor> = Vec::new();
         let mut answers = 0;

@@ -127,8 +127,8 @@ impl Process {
         Ok(kib * 1024)
     }
 
-    /// Bytes written to the disk, and bytes passed to `write` calls, sockets included. On an in-memory file system the
-    /// first number is zero.
+    /// Bytes written to the disk, and bytes passed to `write` calls, sockets included. On an in-memory file
+    /// system the first number is zero.
     pub(crate) fn written_bytes(&self) -> anyhow::Result<(u64, u64)> {
         let io = std::fs::read_to_string(format!("/proc/{}/io", self.pid()?))?;
         let field = |name: &str| {

@@ -38,8 +38,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// The model `default` is this upstream. Retries are quick, and limits per user are high, because one test acts as
-    /// many users.
+    /// The model `default` is this upstream. Retries are quick, and limits per user are high, because one test
+    /// acts as many users.
     pub fn with(upstream: &Upstream) -> Options {
         let address = upstream.address();
         let toml = format!(

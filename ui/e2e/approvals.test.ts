@@ -105,8 +105,8 @@ it("i8_invisible_characters_in_a_question_are_shown", async () => {
 const hashOf = (input: unknown): string => `hash of ${JSON.stringify(input)}`;
 
 /**
- * Stands between page and server: gives every question a hash that the test knows, and has `meanwhile` happen
- * before the first decision arrives, which is then refused as the server refuses it. Returns what was sent.
+ * Intercepts requests between page and server: gives every question a hash that the test knows, and runs `meanwhile`
+ * before the first decision arrives, which is then refused as by the server. Returns the decisions that were sent.
  */
 async function answerLate(page: Page, meanwhile: () => Promise<void>): Promise<unknown[]> {
   const sent: unknown[] = [];

@@ -15,7 +15,7 @@ const NO_BACKGROUND = "This server does not finish answers in the background.";
 const NO_TOOLS = "Tools are not available on this server.";
 const IN_BACKGROUND = "the server finishes the answer and keeps it for you";
 
-/** A page of a server that says this about itself; 404 for an old one that says nothing. */
+/** A page of a server with these capabilities; 404 for an old server without them. */
 async function pageOf(offered: object | 404): Promise<Page> {
   const context = await stage.context();
   await context.route("**/v1/capabilities", (route) =>
@@ -35,13 +35,13 @@ it("b9_a_server_that_offers_everything_gets_no_note", async () => {
   await page.context().close();
 });
 
-it("b9_a_server_without_background_mode_is_said_to_have_none, and promises are not made for it", async () => {
+it("b9_without_background_mode_the_app_says_so, and makes no promises about it", async () => {
   for (const offered of [404, { name: "other" }] as const) {
     const page = await pageOf(offered);
     await page.getByText(NO_BACKGROUND).waitFor();
     await page.getByText(NO_TOOLS).waitFor();
     expect(await page.getByText(IN_BACKGROUND).count()).toBe(0);
-    // It is said where a person writes, for as long as the conversation is open.
+    // The note is at the message field as long as the conversation is open.
     await say(page, stage.upstream.script("foreground", { pieces: words(5) }));
     await settled(page);
     await page.getByText(NO_BACKGROUND).waitFor();

@@ -185,7 +185,7 @@ function statePictures(cast: Cast): readonly Picture[] {
   ];
 }
 
-/** States that a person or the network brings about. */
+/** States caused by a person or by the network. */
 function actionPictures(stage: Stage, cast: Cast): readonly Picture[] {
   return [
     {
@@ -220,7 +220,7 @@ function actionPictures(stage: Stage, cast: Cast): readonly Picture[] {
   ];
 }
 
-/** The worker asks something else under the same id, in the moment in which a person decides. */
+/** The worker asks something else under the same id while a person decides. */
 async function changeQuestion(page: Page): Promise<void> {
   let askAgain = (): void => {};
   await page.routeWebSocket(/\/ws$/, (socket) => {

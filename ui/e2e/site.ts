@@ -74,7 +74,7 @@ function pass(port: number, asked: IncomingMessage, answer: ServerResponse): voi
   const upstream = request(options, (response) => {
     answer.writeHead(response.statusCode ?? 502, response.headers);
     response.pipe(answer);
-    // A body that breaks off must break off here too, rather than look complete.
+    // An incomplete body must be incomplete here too, not look complete.
     response.on("aborted", () => answer.destroy());
   });
   // If the server cannot be reached, the browser must not reach it either.

@@ -48,7 +48,7 @@ describe("an answer", () => {
     await page.context().close();
   });
 
-  it("that broke off continues from there on Continue", async () => {
+  it("that failed in the middle continues from there on Continue", async () => {
     const page = await stage.page();
     await say(page, stage.upstream.script("goes-on", { pieces: words(60), breaks: { times: 3, after: 20 } }));
     await page.getByText("The answer failed", { exact: true }).waitFor();

@@ -13,7 +13,7 @@ export interface Script {
   readonly holdAfter?: number;
   /** The first `times` calls fail with this status. */
   readonly fails?: { readonly times: number; readonly status: number; readonly retryAfter?: number };
-  /** The first `times` calls break off after `after` pieces. */
+  /** The first `times` calls fail after `after` pieces. */
   readonly breaks?: { readonly times: number; readonly after: number; readonly retryAfter?: number };
 }
 

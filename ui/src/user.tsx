@@ -1,10 +1,10 @@
-/** Who uses this page. What a browser keeps for one person must not be shown to the next. */
+/** The user of this page. What a browser stores for one user must not be shown to the next. */
 
 import { useCapabilities } from "@outlast/client/react";
 import { createContext, Fragment, useContext } from "react";
 import type { ReactNode } from "react";
 
-/** A server for one person names nobody. */
+/** The user of a server that does not name one. */
 const NOBODY_NAMED = "local";
 const UserContext = createContext(NOBODY_NAMED);
 

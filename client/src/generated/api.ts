@@ -67,7 +67,7 @@ export interface components {
             readonly epoch: components["schemas"]["Whole"];
             /** @description The lease of the claim. A server without keys does not ask for it. */
             readonly lease?: string | null;
-            /** @description `lastSeq` of the last response: where this batch continues. */
+            /** @description `lastSeq` of the last response. This batch continues there. */
             readonly expectedSeq: components["schemas"]["Whole"];
             readonly events: readonly components["schemas"]["WorkerEvent"][];
             readonly requestId?: string | null;
@@ -630,6 +630,11 @@ export interface components {
             readonly generationId: components["schemas"]["GenerationId"] | null;
             readonly requestId: components["schemas"]["RequestId"] | null;
         };
+        readonly LogIn: {
+            /** @description An API key, or a token if the server accepts tokens. */
+            readonly key: string;
+            readonly requestId?: string | null;
+        };
         /** @description One message. An assistant's answer is one message per segment, in the order of the log. */
         readonly Message: {
             /** @description Never changes. */
@@ -776,10 +781,11 @@ export interface components {
          *       after `Retry-After` seconds.
          *     - `store_broken` 500: stored data cannot be read. The server's log says why.
          *     - `draining` 503: the server is shutting down.
+         *     - `issuer_unavailable` 503: the keys that tokens are checked with cannot be fetched.
          *     - `store_unavailable` 503: the store cannot be reached. Retrying is safe if the request has a request id.
          * @enum {string}
          */
-        readonly ProblemCode: "invalid_json" | "invalid_request" | "unauthenticated" | "forbidden" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "already_asked" | "cancelled" | "interrupted" | "attempt_retracted" | "too_large" | "limit_reached" | "store_broken" | "draining" | "store_unavailable";
+        readonly ProblemCode: "invalid_json" | "invalid_request" | "unauthenticated" | "forbidden" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "already_asked" | "cancelled" | "interrupted" | "attempt_retracted" | "too_large" | "limit_reached" | "store_broken" | "draining" | "issuer_unavailable" | "store_unavailable";
         /**
          * @description Who produces an answer, if not a model of this server.
          * @enum {string}
@@ -842,6 +848,10 @@ export interface components {
          * @description An event's position in its conversation: 1, 2, 3, … without gaps. Zero means "before the first event".
          */
         readonly Seq: number;
+        readonly Session: {
+            readonly user: string;
+            readonly expiresAt: components["schemas"]["Timestamp"];
+        };
         /** @description A view in the form of an event. It is not in the log; it replaces all events up to its seq. */
         readonly SnapshotEvent: {
             readonly seq: components["schemas"]["Seq"];
@@ -890,6 +900,16 @@ export interface components {
             readonly text: string;
             /** @enum {string} */
             readonly type: "text";
+        };
+        readonly Ticket: {
+            /** @description Send it as `?ticket=`, once. */
+            readonly ticket: string;
+            readonly expiresAt: components["schemas"]["Timestamp"];
+        };
+        readonly TicketFor: {
+            /** @description The path that the ticket is for, like `/v1/conversations/{id}/events`. */
+            readonly resource: string;
+            readonly requestId?: string | null;
         };
         /**
          * Format: date-time
@@ -985,7 +1005,7 @@ export interface components {
             readonly epoch: number;
             /** @description Proof of the claim: send it with every heartbeat and batch. Only a claim returns it. */
             readonly lease?: string;
-            /** @description The worker's last event: what the next batch must expect. */
+            /** @description The worker's last event: the `expectedSeq` of the next batch. */
             readonly lastSeq: components["schemas"]["Seq"];
             readonly status: components["schemas"]["GenerationStatus"];
             /** @description The questions to a person, and the decisions. */
@@ -1070,6 +1090,7 @@ export type Job = components['schemas']['Job'];
 export type JobStatus = components['schemas']['JobStatus'];
 export type LastEnd = components['schemas']['LastEnd'];
 export type LogEvent = components['schemas']['LogEvent'];
+export type LogIn = components['schemas']['LogIn'];
 export type Message = components['schemas']['Message'];
 export type MessageId = components['schemas']['MessageId'];
 export type MessagePage = components['schemas']['MessagePage'];
@@ -1093,6 +1114,7 @@ export type RetryOf = components['schemas']['RetryOf'];
 export type Role = components['schemas']['Role'];
 export type ScheduledRetry = components['schemas']['ScheduledRetry'];
 export type Seq = components['schemas']['Seq'];
+export type Session = components['schemas']['Session'];
 export type SnapshotEvent = components['schemas']['SnapshotEvent'];
 export type SnapshotType = components['schemas']['SnapshotType'];
 export type StartGeneration = components['schemas']['StartGeneration'];
@@ -1101,6 +1123,8 @@ export type StartedJob = components['schemas']['StartedJob'];
 export type StreamEvent = components['schemas']['StreamEvent'];
 export type StreamOptions = components['schemas']['StreamOptions'];
 export type TextPart = components['schemas']['TextPart'];
+export type Ticket = components['schemas']['Ticket'];
+export type TicketFor = components['schemas']['TicketFor'];
 export type Timestamp = components['schemas']['Timestamp'];
 export type Title = components['schemas']['Title'];
 export type ToolSpec = components['schemas']['ToolSpec'];

@@ -68,7 +68,7 @@ describe.each(transports)("over %s", (_name, options) => {
     await agreed(new OutlastClient({ baseUrl: url }), conversation);
   });
 
-  it("a server that is killed and comes back is followed to the end", async () => {
+  it("a server that is killed and restarted is followed to the end", async () => {
     const home = await server();
     const client = new OutlastClient({ baseUrl: home.url, ...options });
     const conversation = watch(client.newConversation());
@@ -146,7 +146,7 @@ it("a stalled stream is noticed when the page becomes visible", async () => {
   Date.now = () => now() + 60_000;
   changed("visible");
   Date.now = now;
-  await until("it goes on", () => view(conversation).lastSeq > at + 10);
+  await until("it continues", () => view(conversation).lastSeq > at + 10);
 });
 
 it("after a crash that lost text, a conversation shows what is left and not what was seen", async () => {

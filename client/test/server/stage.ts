@@ -39,7 +39,7 @@ export const ended = (conversation: Conversation) => () => {
 
 /** The server's view, once it is at the same position as ours. */
 export async function agreed(client: OutlastClient, conversation: Conversation): Promise<void> {
-  const theirs = await until("both stand at the same position", async () => {
+  const theirs = await until("both are at the same position", async () => {
     const theirs = await client.getConversation(conversation.id!);
     return theirs.lastSeq === view(conversation).lastSeq && theirs.conversation.title !== null
       ? theirs

@@ -95,7 +95,7 @@ impl Conversation {
         failed?.prompt_seq
     }
 
-    /// What a continuation continues: all messages that answer the same question so far.
+    /// The messages that a continuation builds on: all that answer the same question so far.
     fn kept_by(&self, retry_of: Option<&RetryOf>) -> Vec<MessageId> {
         let continued = retry_of.filter(|retry| retry.mode == RetryMode::Continue);
         match (continued, &self.current) {

@@ -173,24 +173,24 @@ pub enum Event {
     ChatCancelled { reason: CancelReason },
 }
 
-/// Writes down what depends on the kind of an event alone, once for each kind. The compiler misses no row.
+/// Defines what depends only on the kind of an event, with one row per kind. The compiler reports a missing row.
 macro_rules! kinds {
     ($($variant:ident $name:literal $by:ident $in_lists:ident;)*) => {
         impl Event {
-            /// Every name that can stand in `type`.
+            /// All wire names, as they appear in `type`.
             pub const KINDS: &'static [&'static str] = &[$($name),*];
 
-            /// Its name on the wire.
+            /// The wire name.
             pub fn kind(&self) -> &'static str {
                 match self { $(Event::$variant { .. } => $name),* }
             }
 
-            /// Whether a worker appends this, or its claim.
+            /// Whether this comes from a worker: an append or a claim.
             pub(crate) fn is_produced(&self) -> bool {
                 match self { $(Event::$variant { .. } => columns::$by),* }
             }
 
-            /// Whether somebody who lists generations would see a difference: their status, attempt or question.
+            /// Whether a list of generations would show a difference: status, attempt or question.
             pub(crate) fn changes_generation(&self) -> bool {
                 match self { $(Event::$variant { .. } => columns::$in_lists),* }
             }
@@ -198,7 +198,7 @@ macro_rules! kinds {
     };
 }
 
-/// The words of the table below.
+/// The names used in the table below.
 mod columns {
     pub(super) const WORKER: bool = true;
     pub(super) const SERVER: bool = false;
@@ -231,12 +231,12 @@ kinds! {
 }
 
 impl Event {
-    /// Whether nothing of this generation can follow.
+    /// Whether this is the last event of its generation.
     pub fn is_end(&self) -> bool {
         matches!(self, Event::ChatDone { .. } | Event::ChatError { .. } | Event::ChatCancelled { .. })
     }
 
-    /// What this adds to the cost of its answer.
+    /// How many bytes this adds to the answer, as counted against its limit.
     pub(crate) fn answer_bytes(&self) -> usize {
         match self {
             Event::ChatDelta { text, .. }

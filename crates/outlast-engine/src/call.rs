@@ -33,8 +33,8 @@ pub(crate) struct Call {
     idle: Duration,
     /// When silence becomes a failure. It is extended only when something arrives, however often the owner wakes.
     deadline: Instant,
-    /// Fires at the deadline, or at an earlier one: arming it again for every token would cost more than the
-    /// one needless wake-up.
+    /// Fires at the deadline or at an earlier one, because resetting it for every token would cost more than one
+    /// spurious wake-up.
     alarm: Pin<Box<Sleep>>,
     paced: Paced,
     /// Fires when text may be handed out again.
@@ -107,7 +107,7 @@ impl Call {
         .await;
     }
 
-    /// Gathers while `work` is under way.
+    /// Gathers while `work` runs.
     pub(crate) async fn gather_during<T>(mut call: Option<&mut Call>, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         poll_fn(|cx| {

@@ -22,18 +22,18 @@ const RECENT_BYTES: usize = 64 * 1024;
 /// The newest batches that are kept in a protocol's form as well, for followers that read along at the same time.
 const ENCODED_BATCHES: usize = 4;
 
-/// The type of the event that stands in place of a line that cannot be read.
+/// The type of the event that replaces a line that cannot be read.
 const UNREADABLE: &str = "event.unreadable";
 
-/// That event. Nobody knows when the original was recorded.
+/// That event. The time of the original is unknown.
 fn in_place_of(seq: Seq) -> Bytes {
     let front =
         format!(r#"{{"seq":{seq},"ts":"1970-01-01T00:00:00.000Z","generationId":null,"requestId":null"#);
     format!(r#"{front},"type":"{UNREADABLE}","payload":{{}}}}"#).into()
 }
 
-/// Records that became visible together, each with its head, so that nobody after this parses JSON to learn
-/// what kind of event a record is or which generation it belongs to.
+/// Records that became visible together. Each has its head, so that no later code parses JSON to learn the type
+/// or the generation of an event.
 #[derive(Debug)]
 pub struct Batch {
     records: Vec<Record>,
@@ -48,14 +48,14 @@ impl Batch {
         Batch::new(records, entries.iter().map(Head::of).collect())
     }
 
-    /// A batch read from the log. One line that cannot be read must not hide the others, and a gap would make
-    /// every follower start over, so an event that clients skip stands in its place.
+    /// A batch read from the log. A line that cannot be read must not hide the others, and a gap would make every
+    /// follower start over, so it is replaced by an event that clients skip.
     pub(crate) fn stored(mut records: Vec<Record>) -> Arc<Batch> {
         let mut known = Heads::default();
         let heads: Vec<_> = records.iter().map(|record| known.of(&record.bytes)).collect();
         let legible = |(record, head): (&mut Record, Result<Head, DecodeError>)| {
             head.unwrap_or_else(|error| {
-                tracing::error!(seq = record.seq.0, %error, "skipped a line of a log");
+                tracing::error!(seq = record.seq.0, %error, "skipped an unreadable line of a log");
                 record.bytes = in_place_of(record.seq);
                 Head { generation_id: None, kind: Cow::Borrowed(UNREADABLE) }
             })
@@ -190,7 +190,7 @@ impl Feed {
     }
 
     /// Called by an owner before it writes anything. If an earlier owner failed between saving and publishing,
-    /// followers elsewhere are sent back to the log.
+    /// followers at another position are sent back to the log.
     pub(crate) fn own_from(&self, seq: Seq) {
         let mut tail = self.lock();
         let before = tail.seq.replace(seq);

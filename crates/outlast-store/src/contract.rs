@@ -2,10 +2,10 @@
 //!
 //! A store keeps, for each conversation, a *log* of records that only grows at its end, and
 //! *documents* that summarise it (conversation, message, generation). It never looks inside a record, and
-//! of a document it knows only the keys defined here. What lives outside of conversations is kept as [`Items`].
+//! of a document it knows only the keys defined here. Data outside conversations is kept as [`Items`].
 //!
-//! A store handle belongs to one *instance*: one running server. Several instances, each with its own handle,
-//! may share what is stored. Each conversation is held by at most one of them, and the others reach it by mail.
+//! A store handle belongs to one *instance*, which is one running server. Several instances, each with its own
+//! handle, may share the same data. At most one of them holds a conversation, and the others send it mail.
 
 use std::time::Duration;
 
@@ -25,9 +25,9 @@ pub const PAGE_BYTES: usize = 1 << 20;
 pub trait Store: Items {
     /// Appends records and changes documents atomically. They are durable when this returns `Ok`.
     ///
-    /// Accepted only if `fence` is the conversation's current one and `expected` its last seq, so a
-    /// stale owner can write nothing and nothing can be written twice. Limits are judged in the same
-    /// transaction, and replies to mail are written in it.
+    /// It succeeds only if `fence` is the conversation's current fence and `expected` its last seq, so a
+    /// stale owner can write nothing and nothing can be written twice. Limits are checked and replies to mail
+    /// are written in the same transaction.
     async fn append(&self, append: Append) -> Result<(), AppendError>;
 
     /// Records after `after`, in order: about `max_bytes` of them, but at least one if there are any.
@@ -54,30 +54,30 @@ pub trait Store: Items {
     /// with `due_by` it is longest due first by (due, id).
     async fn list(&self, query: Query) -> Result<Listed, StoreError>;
 
-    /// This handle's instance. No two handles that are open at the same time share one.
+    /// This handle's instance. Every open handle has a different one.
     fn instance(&self) -> &InstanceId;
 
-    /// Keeps what this instance holds from being taken over for `lease` from now on, by the store's clock.
-    /// An instance that never renewed, or whose lease has run out, may be taken over from at any time; until
-    /// somebody does, it can still write.
+    /// Protects the conversations of this instance from being taken over for `lease` from now on, by the store's
+    /// clock. Without a lease, or after it has expired, another instance may take them over at any time; until
+    /// then this one can still write.
     async fn renew(&self, lease: Duration) -> Result<(), StoreError>;
 
     /// Ends the lease and gives up every conversation that this instance holds.
     async fn leave(&self) -> Result<(), StoreError>;
 
-    /// Makes this instance the owner of the conversation, known to the store or not. The fence is larger
-    /// than any handed out for it before, across restarts; from now on appends with an older one are
-    /// refused, including those still on their way. What this instance already holds can be claimed again;
-    /// another instance's only if its lease has run out.
+    /// Makes this instance the owner of the conversation, whether or not it exists yet. The fence is larger
+    /// than any handed out for it before, across restarts. From now on appends with an older fence are
+    /// refused, including those still in flight. An instance can claim its own conversations again, and those
+    /// of another instance only after that one's lease has expired.
     async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError>;
 
-    /// Gives ownership up, and returns whether mail is waiting for the conversation. Harmless if ownership
-    /// has passed to someone else already. Whoever sends mail and claims afterwards either is refused, and
-    /// then this returns true, or becomes the owner.
+    /// Gives up ownership, and returns whether mail is waiting for the conversation. Does nothing if another
+    /// owner has claimed the conversation since. An instance that sends mail and then claims either becomes the
+    /// owner or is refused, and in that case this returns true.
     async fn release(&self, conversation: &ConversationId, fence: Fence) -> Result<bool, StoreError>;
 
-    /// Leaves a request for whoever owns the conversation. Sending the same id again changes nothing. Mail is
-    /// kept until its sender forgets it or leaves, but nobody is given it while the sender has no lease.
+    /// Sends a request to the owner of the conversation. Sending the same id again changes nothing. Mail is kept
+    /// until its sender forgets it or leaves, but it is not delivered while the sender has no lease.
     async fn send(&self, mail: Mail) -> Result<(), StoreError>;
 
     /// The conversations held by this instance for which unanswered mail is waiting.
@@ -89,11 +89,11 @@ pub trait Store: Items {
     /// The reply to mail that this instance sent, once its owner has appended one.
     async fn reply(&self, mail: &MailId) -> Result<Option<Bytes>, StoreError>;
 
-    /// Drops mail that this instance sent, and its reply. An owner that is about to answer it still does.
+    /// Drops mail that this instance sent, and its reply. An owner that has already read it still carries it out.
     async fn forget(&self, mail: &MailId) -> Result<(), StoreError>;
 
     /// Changes whenever mail may have arrived for a conversation that this instance holds, or a reply to mail
-    /// that it sent. Wake-ups may be merged, and there may be some for nothing.
+    /// that it sent. Wake-ups may be merged, and some may be spurious.
     fn watch_mail(&self) -> watch::Receiver<()>;
 
     /// Changes whenever the conversation's log may have grown, no matter who wrote to it. The value is the last
@@ -126,10 +126,10 @@ pub struct Mail {
     pub body: Bytes,
 }
 
-/// How much mail an owner is given at once. What is answered makes room for the rest.
+/// How much mail an owner gets at once. The rest follows when it has replied.
 pub const MAIL_PAGE: usize = 64;
 
-/// Permission to write, which only grows.
+/// A number that increases with every claim. A write with an older one is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(pub u64);
 
@@ -154,15 +154,15 @@ pub struct Append {
     pub changes: Vec<Change>,
     /// Replies to mail for this conversation. One whose mail was forgotten is dropped.
     pub replies: Vec<(MailId, Bytes)>,
-    /// What must be true once the changes are applied; otherwise nothing is written.
+    /// Conditions that must hold after the changes; otherwise nothing is written.
     pub limits: Vec<Limit>,
 }
 
-/// At most so many documents, of all conversations, may match.
+/// A maximum number of matching documents, across all conversations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     pub table: Table,
-    /// Only this user's; `None` for everybody's.
+    /// `None` for all users.
     pub user: Option<UserId>,
     pub statuses: Vec<String>,
     pub at_most: usize,
@@ -226,10 +226,9 @@ pub struct Query {
     /// Only documents whose `due` is this time or earlier, longest due first. Refused for messages, which
     /// have no `due`.
     pub due_by: Option<i64>,
-    /// Only documents of conversations that no instance holds: neither this one, nor another whose lease has
-    /// not run out.
+    /// Only documents of conversations that neither this instance nor another one with a valid lease holds.
     pub unowned: bool,
-    /// Only what follows this key in the list's order: (order, id), or (due, id) with `due_by`.
+    /// Only documents after this key in the list's order: (order, id), or (due, id) with `due_by`.
     pub after: Option<(i64, String)>,
     /// The maximum number of documents.
     pub limit: usize,
@@ -306,13 +305,13 @@ pub enum AppendError {
         /// Where the log ends.
         last: Seq,
     },
-    /// Nothing was written: it would exceed this one of the append's limits.
+    /// Nothing was written, because one of the append's limits would be exceeded.
     #[error("limit {limit} of the append would be exceeded")]
     OverLimit {
         /// Its position in [`Append::limits`].
         limit: usize,
     },
-    /// Nothing was written: the store cannot be reached or the disk is full. May be tried again.
+    /// Nothing was written: the store is unreachable or the disk is full. The append may be retried.
     #[error("nothing was written: {0}")]
     Unavailable(String),
     /// Nothing was written: the append itself is invalid. Retrying will not help.
@@ -334,7 +333,7 @@ pub enum ClaimError {
     Store(#[from] StoreError),
 }
 
-/// Why a look or a housekeeping call failed.
+/// Why a read or a housekeeping call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The store is unreachable now. The call may be retried.

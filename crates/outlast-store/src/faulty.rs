@@ -32,7 +32,7 @@ pub struct Rates {
     pub append_lost: u32,
     /// The append is reported as unconfirmed, and reaches the store during a later call.
     pub append_late: u32,
-    /// A look (read, load, get, list, mail, reply), a trim, a delete or a release fails; nothing is changed.
+    /// A read, load, get, list, mail, reply, trim, delete or release fails; nothing is changed.
     pub call_refused: u32,
     /// A claim fails, before or after it has taken effect.
     pub claim_failed: u32,
@@ -55,9 +55,7 @@ pub struct Faults {
     pub late_written: u64,
     pub call_refused: u64,
     pub claim_failed: u64,
-    /// See [`Rates::send_failed`].
     pub send_failed: u64,
-    /// See [`Rates::delayed`].
     pub delayed: u64,
 }
 
@@ -143,7 +141,7 @@ impl FaultyStore {
         call.await?;
         self.delay().await;
         match failure {
-            Some(_) => Err(StoreError::Unavailable("fault: done, answer lost".into())),
+            Some(_) => Err(StoreError::Unavailable("fault: done, reply lost".into())),
             None => Ok(()),
         }
     }
@@ -232,7 +230,7 @@ impl Store for FaultyStore {
         self.delay().await;
         self.arrivals().await;
         match failure {
-            Some(_) => Err(StoreError::Unavailable("fault: claimed, answer lost".into()).into()),
+            Some(_) => Err(StoreError::Unavailable("fault: claimed, reply lost".into()).into()),
             None => Ok(fence),
         }
     }

@@ -1,4 +1,4 @@
-//! Which instance holds which conversation, for stores that live inside one process.
+//! Which instance holds which conversation, for stores within one process.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use outlast_core::ConversationId;
 
 use crate::InstanceId;
 
-/// Leases and holders. Times are those of the store's clock.
+/// Leases and holders. Times are by the store's clock.
 #[derive(Default)]
 pub(crate) struct Instances {
     leases: HashMap<InstanceId, Duration>,
@@ -23,12 +23,12 @@ impl Instances {
         self.leases.get(instance).is_some_and(|until| *until > now)
     }
 
-    /// The instance whose conversation this is and stays.
+    /// The instance that holds the conversation and has a valid lease.
     pub(crate) fn live_holder(&self, conversation: &ConversationId, now: Duration) -> Option<&InstanceId> {
         self.holders.get(conversation).filter(|holder| self.is_live(holder, now))
     }
 
-    /// The instance that held it last and did not give it up, live or not.
+    /// The instance that holds the conversation, even if its lease has expired.
     pub(crate) fn holder(&self, conversation: &ConversationId) -> Option<&InstanceId> {
         self.holders.get(conversation)
     }

@@ -4,8 +4,10 @@ mod contract;
 mod items;
 mod memory;
 mod open;
+mod postgres;
 mod sqlite;
 
+mod chunk;
 mod instances;
 mod mailbox;
 mod owners;
@@ -25,4 +27,5 @@ pub use faulty::{Faults, FaultyStore, Rates};
 pub use items::{Item, ItemQuery, Items, ListedItems, PutError};
 pub use memory::MemoryStore;
 pub use open::{Opened, open, open_items};
+pub use postgres::{Options as PostgresOptions, PostgresStore};
 pub use sqlite::{Options as SqliteOptions, SqliteStore};

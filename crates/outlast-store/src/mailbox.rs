@@ -1,5 +1,5 @@
-//! Mail for stores that live inside one process. It need not outlive the process: nobody would be left who
-//! waits for a reply.
+//! Mail for stores within one process. It need not survive the process, because no sender would be left to wait
+//! for a reply.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -42,7 +42,7 @@ impl Mailbox {
         self.arrived.send_replace(());
     }
 
-    /// Every conversation with unanswered mail of a live instance.
+    /// The conversations with unanswered mail from an instance with a valid lease.
     pub(crate) fn waiting(&self, is_live: impl Fn(&InstanceId) -> bool) -> Vec<ConversationId> {
         let letters = self.lock();
         let waiting = letters.by_number.values();
@@ -66,7 +66,7 @@ impl Mailbox {
         waiting.take(MAIL_PAGE).map(|letter| letter.mail.clone()).collect()
     }
 
-    /// To be called once the append that carries the replies is durable.
+    /// Call it once the append with the replies is durable.
     pub(crate) fn answer(&self, replies: &[(MailId, Bytes)]) {
         if replies.is_empty() {
             return;
@@ -92,12 +92,12 @@ impl Mailbox {
         self.lock().by_number.retain(|_, letter| letter.mail.id != *id);
     }
 
-    /// Drops what an instance sent that waits for no reply any more.
+    /// Drops the mail of an instance, which no longer waits for replies.
     pub(crate) fn leave(&self, sender: &InstanceId) {
         self.lock().by_number.retain(|_, letter| letter.sender != *sender);
     }
 
-    /// Somebody may find mail that it could not see before.
+    /// Wakes all instances, because mail may have become visible to one of them.
     pub(crate) fn wake(&self) {
         self.arrived.send_replace(());
     }
@@ -107,7 +107,7 @@ impl Mailbox {
     }
 
     fn lock(&self) -> MutexGuard<'_, Letters> {
-        // Every critical section leaves the map whole, so a panic elsewhere does not spoil it.
+        // Every critical section leaves the map consistent, so a poisoned lock can be used.
         self.letters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

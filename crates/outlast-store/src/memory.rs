@@ -1,5 +1,5 @@
-//! A store that keeps everything in memory: the model that durable stores are compared with, the store of
-//! the simulation, and a way to try Outlast. It has no threads, and its clock is given, so it is deterministic.
+//! A store that keeps everything in memory. Durable stores are compared with it, the simulation uses it, and
+//! people can try Outlast with it. It has no threads and takes its clock from the caller, so it is deterministic.
 
 use std::collections::{BTreeMap, HashMap, btree_map};
 use std::ops::Bound;
@@ -25,7 +25,7 @@ mod items;
 
 use items::KeptItems;
 
-/// Forgets everything when the last handle is dropped.
+/// Everything is lost when the last handle is dropped.
 pub struct MemoryStore {
     instance: InstanceId,
     shared: Arc<Shared>,
@@ -84,7 +84,7 @@ impl MemoryStore {
         Self { instance: InstanceId("one".to_owned()), shared: Arc::new(shared) }
     }
 
-    /// Another instance's handle to the same store.
+    /// A handle of another instance to the same store.
     pub fn join(&self, instance: &str) -> MemoryStore {
         MemoryStore { instance: InstanceId(instance.to_owned()), shared: Arc::clone(&self.shared) }
     }
@@ -303,7 +303,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Whether there would be more than the limit allows after these changes.
+    /// Whether these changes would exceed the limit.
     fn exceeds(&self, limit: &Limit, changes: &[Change]) -> bool {
         let counted = |document: &Document| {
             document.table == limit.table

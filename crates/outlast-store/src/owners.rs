@@ -35,6 +35,20 @@ impl Owners {
         fence
     }
 
+    /// Takes in a claim that the database has granted. Claims may arrive out of order.
+    pub(crate) fn granted(&mut self, conversation: &ConversationId, fence: Fence, last: Seq) {
+        self.latest = self.latest.max(fence.0);
+        let newer = self.by_conversation.get(conversation).is_some_and(|owner| owner.fence > fence);
+        if !newer {
+            self.by_conversation.insert(conversation.clone(), Owner { fence, last: Some(last) });
+        }
+    }
+
+    /// Everything that is owned, and by which fence.
+    pub(crate) fn all(&self) -> Vec<(ConversationId, Fence)> {
+        self.by_conversation.iter().map(|(conversation, owner)| (conversation.clone(), owner.fence)).collect()
+    }
+
     /// Leaves the conversation without an owner; false if somebody else is it by now.
     pub(crate) fn release(&mut self, conversation: &ConversationId, fence: Fence) -> bool {
         let owned = self.by_conversation.get(conversation).is_some_and(|owner| owner.fence == fence);
@@ -48,7 +62,7 @@ impl Owners {
         self.by_conversation.contains_key(conversation)
     }
 
-    /// Takes ownership of everything away.
+    /// Removes all owners.
     pub(crate) fn evict_all(&mut self) {
         self.by_conversation.clear();
     }

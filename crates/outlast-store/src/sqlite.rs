@@ -98,7 +98,7 @@ struct Shared {
     hot: Mutex<HotIndex>,
     wakes: Wakes,
     mailbox: Mailbox,
-    /// The number of the last batch that is over, one way or the other.
+    /// The number of the last batch that is finished, committed or not.
     finished: watch::Sender<u64>,
     failed: watch::Sender<bool>,
 }
@@ -134,7 +134,7 @@ impl SqliteStore {
         };
         let writer = writer::start(parts, waiting, Arc::clone(&shared))?;
         let readers = Arc::new(readers);
-        // The file's lock keeps every other process out, so there is only one.
+        // The lock on the file keeps other processes out, so there is only one instance.
         let instance = InstanceId("sqlite".to_owned());
         Ok(Self { instance, shared, readers, commands: Some(commands), writer: Some(writer) })
     }
@@ -161,11 +161,13 @@ impl SqliteStore {
         answered.await.map_err(|_| gone(Gone))?
     }
 
-    /// Returns once every batch up to this one is over.
+    /// Returns once every batch up to this one is finished.
     async fn wait_for_batch(&self, judged: u64) -> Result<(), StoreError> {
         let mut finished = self.shared.finished.subscribe();
         let waited = finished.wait_for(|finished| *finished >= judged).await;
-        waited.map(|_| ()).map_err(|_| StoreError::Broken("the storage writer has ended, restart".into()))
+        waited
+            .map(|_| ())
+            .map_err(|_| StoreError::Broken("the storage writer has stopped; restart the server".into()))
     }
 
     async fn command(&self, command: Command) -> Result<(), Gone> {
@@ -195,9 +197,9 @@ impl Store for SqliteStore {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
         page::assert_sound(&append);
         let (answer, answered) = oneshot::channel();
-        // A writer that is gone may have taken earlier appends with it, but surely not this one; still it
-        // is unconfirmed, because trying again cannot help.
-        let gone = |_| AppendError::Unconfirmed("the storage writer has ended, restart".into());
+        // If the writer has stopped, this append was certainly not written. It is still reported as unconfirmed,
+        // because retrying cannot help.
+        let gone = |_| AppendError::Unconfirmed("the storage writer has stopped; restart the server".into());
         self.command(Command::Append { append, answer }).await.map_err(gone)?;
         answered.await.map_err(|_| gone(Gone))?
     }
@@ -241,7 +243,7 @@ impl Store for SqliteStore {
         &self.instance
     }
 
-    /// Changes nothing: no other instance can open the file, so none can take anything over.
+    /// Does nothing, because no other instance can open the file and take anything over.
     async fn renew(&self, _lease: Duration) -> Result<(), StoreError> {
         Ok(())
     }
@@ -261,8 +263,8 @@ impl Store for SqliteStore {
             let mut ownership = self.shared.ownership();
             (ownership.owners.claim(conversation), ownership.judged)
         };
-        // An append of the former owner may have been judged already and not be committed yet. The new
-        // owner must not look at the log before that is over, or the log would move under it.
+        // An append of the previous owner may have passed the fence check and not be committed yet. The new
+        // owner must not read the log before that batch is finished, or the log would change under it.
         self.wait_for_batch(judged).await?;
         Ok(fence)
     }

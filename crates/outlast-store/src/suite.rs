@@ -19,6 +19,7 @@ pub mod items;
 pub mod limits;
 pub mod mail;
 pub mod ownership;
+pub mod postgres;
 pub mod reads;
 pub mod removal;
 
@@ -34,7 +35,7 @@ pub trait Subject: Send {
     /// Another instance's handle to the same store; `None` where a second process is kept out.
     async fn another(&self) -> Option<Arc<dyn Store>>;
 
-    /// Whether what was appended is still there after `reopen`.
+    /// Whether appended records survive `reopen`.
     fn durable(&self) -> bool;
 
     /// Runs the store's background housekeeping now, if it has any.
@@ -61,94 +62,113 @@ impl Subject for Memory {
     }
 }
 
+/// Calls the macro `$then` with every case, by group, and these arguments.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_cases {
+    ($then:path, $argument:expr) => {
+        $then! { $argument;
+            appends: {
+                records_come_back_byte_for_byte
+                an_append_may_only_change_documents
+                a_refused_append_leaves_nothing_behind
+                a_wrong_expected_seq_is_a_conflict
+                an_append_cannot_be_written_twice
+                appends_of_many_conversations_run_concurrently
+                concurrent_appends_are_each_checked
+                what_was_acknowledged_survives_a_restart
+            }
+            reads: {
+                a_page_is_limited_by_bytes_but_never_empty
+                pages_join_without_holes
+                reading_past_the_end_finds_nothing
+                load_finds_no_conversation_without_a_document
+                load_returns_the_records_after_the_document
+                load_returns_the_newest_messages_in_order
+                load_limits_messages_by_bytes
+                load_is_one_consistent_snapshot
+                watchers_are_woken
+            }
+            documents: {
+                a_put_replaces_every_field
+                changes_apply_in_order
+                tables_do_not_share_ids
+                list_needs_a_table
+                list_is_newest_first_and_pages
+                a_page_of_documents_is_limited_by_bytes_but_never_empty
+                every_given_key_must_match
+                what_is_due_is_listed_oldest_first_and_pages
+                messages_have_no_due
+                a_put_without_a_state_keeps_the_state_and_its_seq
+                a_put_without_a_state_needs_a_conversation
+                documents_survive_a_restart
+            }
+            items: {
+                an_item_comes_back_as_it_was_written
+                a_write_names_the_version_it_replaces
+                of_many_writers_of_one_version_one_succeeds
+                an_item_is_removed_once
+                items_are_listed_newest_first_and_page
+                a_page_of_items_is_limited_by_bytes_but_never_empty
+                items_of_one_user_are_listed_alone
+                items_that_are_due_are_listed_oldest_first
+                items_survive_a_restart
+            }
+            ownership: {
+                a_claim_shuts_out_the_previous_owner
+                fences_only_grow
+                a_released_fence_writes_nothing
+                a_stale_release_is_harmless
+                conversations_have_separate_owners
+                a_claim_never_overlaps_an_append
+            }
+            instances: {
+                b1_a_lease_keeps_other_instances_away
+                b8_what_an_expired_instance_held_is_taken_over_and_it_can_write_nothing
+                an_instance_that_leaves_gives_everything_up
+                what_is_due_and_unowned_is_listed
+            }
+            mail: {
+                i19_mail_is_answered_in_the_append_that_carries_it_out
+                a_refused_append_leaves_mail_unanswered
+                sending_the_same_mail_again_changes_nothing
+                a_release_says_whether_mail_waits
+                mail_of_an_instance_that_left_is_not_delivered
+                mail_wakes_both_sides
+            }
+            limits: {
+                b4_an_append_over_a_limit_writes_nothing
+                b4_starts_at_once_never_pass_a_limit_together
+            }
+            removal: {
+                trim_leaves_a_hole
+                trim_may_take_everything
+                trim_ignores_missing_records
+                trimmed_records_stay_away_after_a_restart
+                delete_removes_everything_of_one_conversation
+                delete_shuts_out_the_owner
+                a_deleted_conversation_can_be_created_again
+                deleted_stays_deleted_after_a_restart
+            }
+        }
+    };
+}
+
 /// Makes every case of the suite a `#[tokio::test]`; the expression gives a fresh [`Subject`].
 #[macro_export]
 macro_rules! conformance {
     ($subject:expr) => {
-        $crate::conformance!(@cases $subject; appends:
-            records_come_back_byte_for_byte
-            an_append_may_only_change_documents
-            a_refused_append_leaves_nothing_behind
-            a_wrong_expected_seq_is_a_conflict
-            an_append_cannot_be_written_twice
-            appends_of_many_conversations_run_concurrently
-            concurrent_appends_are_each_checked
-            what_was_acknowledged_survives_a_restart
-        );
-        $crate::conformance!(@cases $subject; reads:
-            a_page_is_limited_by_bytes_but_never_empty
-            pages_join_without_holes
-            reading_past_the_end_finds_nothing
-            load_finds_no_conversation_without_a_document
-            load_returns_the_records_after_the_document
-            load_returns_the_newest_messages_in_order
-            load_limits_messages_by_bytes
-            load_is_one_consistent_snapshot
-            watchers_are_woken
-        );
-        $crate::conformance!(@cases $subject; documents:
-            a_put_replaces_every_field
-            changes_apply_in_order
-            tables_do_not_share_ids
-            list_needs_a_table
-            list_is_newest_first_and_pages
-            a_page_of_documents_is_limited_by_bytes_but_never_empty
-            every_given_key_must_match
-            what_is_due_is_listed_oldest_first_and_pages
-            messages_have_no_due
-            a_put_without_a_state_keeps_the_state_and_its_seq
-            a_put_without_a_state_needs_a_conversation
-            documents_survive_a_restart
-        );
-        $crate::conformance!(@cases $subject; items:
-            an_item_comes_back_as_it_was_written
-            a_write_names_the_version_it_replaces
-            of_many_writers_of_one_version_one_succeeds
-            an_item_is_removed_once
-            items_are_listed_newest_first_and_page
-            a_page_of_items_is_limited_by_bytes_but_never_empty
-            items_of_one_user_are_listed_alone
-            items_that_are_due_are_listed_oldest_first
-            items_survive_a_restart
-        );
-        $crate::conformance!(@cases $subject; ownership:
-            a_claim_shuts_out_the_previous_owner
-            fences_only_grow
-            a_released_fence_writes_nothing
-            a_stale_release_is_harmless
-            conversations_have_separate_owners
-            a_claim_never_overlaps_an_append
-        );
-        $crate::conformance!(@cases $subject; instances:
-            b1_a_lease_keeps_other_instances_away
-            b8_what_an_expired_instance_held_is_taken_over_and_it_can_write_nothing
-            an_instance_that_leaves_gives_everything_up
-            what_is_due_and_unowned_is_listed
-        );
-        $crate::conformance!(@cases $subject; mail:
-            i19_mail_is_answered_in_the_append_that_carries_it_out
-            a_refused_append_leaves_mail_unanswered
-            sending_the_same_mail_again_changes_nothing
-            a_release_says_whether_mail_waits
-            mail_of_an_instance_that_left_is_not_delivered
-            mail_wakes_both_sides
-        );
-        $crate::conformance!(@cases $subject; limits:
-            b4_an_append_over_a_limit_writes_nothing
-            b4_starts_at_once_never_pass_a_limit_together
-        );
-        $crate::conformance!(@cases $subject; removal:
-            trim_leaves_a_hole
-            trim_may_take_everything
-            trim_ignores_missing_records
-            trimmed_records_stay_away_after_a_restart
-            delete_removes_everything_of_one_conversation
-            delete_shuts_out_the_owner
-            a_deleted_conversation_can_be_created_again
-            deleted_stays_deleted_after_a_restart
-        );
+        $crate::conformance_cases!($crate::conformance_tests, $subject);
     };
-    (@cases $subject:expr; $group:ident: $($case:ident)*) => {
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_tests {
+    ($subject:expr; $($group:ident: { $($case:ident)* })*) => { $(
+        $crate::conformance_tests!(@group $group, $subject, $($case)*);
+    )* };
+    (@group $group:ident, $subject:expr, $($case:ident)*) => {
         mod $group {
             #[allow(unused_imports)]
             use super::*;
@@ -161,6 +181,29 @@ macro_rules! conformance {
             )*
         }
     };
+}
+
+/// Runs every case, one after the other; the function gives a fresh [`Subject`] for its name. For stores whose
+/// server is shared by all cases.
+#[macro_export]
+macro_rules! conformance_in_order {
+    ($subject:expr) => {
+        $crate::conformance_cases!($crate::conformance_sequence, $subject);
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_sequence {
+    ($subject:expr; $($group:ident: { $($case:ident)* })*) => { $(
+        $crate::conformance_sequence!(@group $group, $subject, $($case)*);
+    )* };
+    (@group $group:ident, $subject:expr, $($case:ident)*) => { $(
+        let name = concat!(stringify!($group), "::", stringify!($case));
+        println!("{name}");
+        let mut subject = $subject(name).await;
+        $crate::suite::$group::$case(&mut subject).await;
+    )* };
 }
 
 /// A conversation's id.

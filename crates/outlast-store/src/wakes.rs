@@ -45,6 +45,13 @@ impl Wakes {
         receiver
     }
 
+    /// The conversations that somebody watches, and the last seq that they were woken with.
+    pub(crate) fn watched(&self) -> Vec<(ConversationId, Seq)> {
+        let senders = self.lock();
+        let watched = senders.by_conversation.iter().filter(|(_, sender)| sender.receiver_count() > 0);
+        watched.map(|(conversation, sender)| (conversation.clone(), *sender.borrow())).collect()
+    }
+
     /// Wakes the watchers of one conversation. Call it once the change can be read.
     pub(crate) fn wake(&self, conversation: &ConversationId, last: Seq) {
         self.wake_all([(conversation, last)]);

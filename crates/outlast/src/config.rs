@@ -2,6 +2,7 @@
 //! defaults are written.
 
 mod duration;
+mod jwt;
 mod load;
 mod models;
 mod sections;
@@ -20,6 +21,7 @@ pub(crate) use duration::parse as parse_duration;
 pub(crate) use load::Sources;
 pub(crate) use models::{Continuation, ModelConfig, Upstream};
 
+use jwt::JwtSection;
 use sections::{
     DurabilityMode, DurabilitySection, History, Limits, NotBuilt, RecoveryMode, RecoverySection,
     RetentionSection, Retry, Server, Store, Timeouts,
@@ -38,6 +40,7 @@ pub(crate) struct Config {
     recovery: RecoverySection,
     #[cfg_attr(test, serde(skip_serializing))]
     pub(crate) models: BTreeMap<String, ModelConfig>,
+    pub(crate) jwt: Option<JwtSection>,
     retry: Retry,
     timeouts: Timeouts,
     retention: RetentionSection,

@@ -49,7 +49,7 @@ enum Command {
 struct Serve {
     #[command(flatten)]
     settings: SettingsFlags,
-    /// Address to listen on; port 0 takes a free one
+    /// Address to listen on; port 0 picks a free port
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Listen on an address that others can reach, or behind a proxy, although nobody has to log in
@@ -69,7 +69,7 @@ struct SettingsFlags {
     /// Data folder
     #[arg(long, value_name = "FOLDER", global = true)]
     data: Option<PathBuf>,
-    /// Store, for example memory: or sqlite:PATH
+    /// Store, for example memory:, sqlite:PATH or postgres://USER@HOST/DATABASE
     #[arg(long, value_name = "URL", global = true)]
     store: Option<String>,
 }
@@ -131,12 +131,12 @@ async fn serve(flags: Serve) -> ExitCode {
 
 async fn keys(command: KeysCommand, settings: SettingsFlags) -> anyhow::Result<()> {
     let config = settings.load()?;
-    let items =
-        outlast_store::open_items(&config.store.url, &config.server.data).context("cannot open the store")?;
+    let items = outlast_store::open_items(&config.store.url, &config.server.data).await;
+    let items = items.context("cannot open the store")?;
     command.run(&*items).await
 }
 
-/// Tells the person who started it what is wrong, in one line.
+/// Prints what is wrong in one line.
 fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
     eprintln!("outlast: {}", format!("{error:#}").replace('\n', " "));
     ExitCode::from(code)
@@ -147,10 +147,14 @@ async fn start(flags: Serve) -> anyhow::Result<Server> {
     if let Some(listen) = flags.listen {
         config.server.listen = listen;
     }
-    // Without the URL, which may hold a password; the store says what is wrong with it.
-    let opened =
-        outlast_store::open(&config.store.url, &config.server.data).context("cannot open the store")?;
-    let auth = Auth::open(opened.store.clone(), Clock::System).await.context("cannot read the keys")?;
+    // Without the URL, which may contain a password. The store's error says what is wrong with it.
+    let opened = outlast_store::open(&config.store.url, &config.server.data).await;
+    let opened = opened.context("cannot open the store")?;
+    let jwt = match &config.jwt {
+        Some(section) => Some(section.open().await?),
+        None => None,
+    };
+    let auth = Auth::open(opened.store.clone(), Clock::System, jwt).await.context("cannot read the keys")?;
     let listen = config.server.listen;
     if !listen.ip().is_loopback() && !flags.insecure && !auth.is_required().await? {
         bail!(

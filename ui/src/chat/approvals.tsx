@@ -13,7 +13,7 @@ import { ToolUse } from "./tool-card";
 /** A card that just moved here takes no click: the second click of a double-click was meant for another card. */
 const SETTLE_MS = 400;
 
-/** The same only for the same question, not for another one under the same id. */
+/** A key that is different for a different question under the same id. */
 export function questionKey({ toolUseId, hash = "" }: PendingApproval): string {
   return `${toolUseId} ${hash}`;
 }
@@ -47,7 +47,7 @@ function ApprovalCard({ approval, hasChanged, isSettled, onDecide }: ApprovalCar
     if (event.detail > 1) return;
     setDecided(true);
     onDecide(decision).catch((error: unknown) => {
-      // A question that has changed cannot be decided any more: the new one gets a card of its own.
+      // A question that has changed can no longer be decided. The new one gets its own card.
       setDecided(error instanceof OutlastError && error.code === "approval_changed");
     });
   };

@@ -108,7 +108,7 @@ function useForgotten(id: string | null, isMissing: boolean): void {
   }, [user, isMissing, id]);
 }
 
-/** Escape stops the answer, unless something that is open has a use for it. */
+/** Escape stops the answer, unless something open handles it, such as a dialog. */
 function useEscape(action: () => void): void {
   const press = useEffectEvent((event: KeyboardEvent) => {
     if (event.key !== "Escape" || event.defaultPrevented || event.isComposing) return;

@@ -6,7 +6,7 @@ import { useEffect, useRef, useState } from "react";
 import type { ReactNode } from "react";
 import { announce } from "../shell/announcer";
 
-/** A connection that comes back sooner than this is not worth mentioning. */
+/** A connection that is restored sooner than this is not mentioned. */
 const PATIENCE_MS = 700;
 const CAUGHT_UP_MS = 3_000;
 
@@ -24,7 +24,7 @@ const WORDS: Readonly<Record<Note, string>> = {
   caught_up: "Reconnected and up to date",
   refused: "The server refused the connection.",
 };
-/** Only where it is true. */
+/** Shown only if the server has background mode. */
 const IN_BACKGROUND = " The server continues without you.";
 
 export function ConnectionNote({ connection, onRetry }: ConnectionNoteProps): ReactNode {
@@ -89,7 +89,7 @@ function noteFor(connection: Connection): Note | "live" | null {
     case "offline":
       return "offline";
     case "waiting":
-      // A hidden page gives its connection back. Nobody sees that, and nothing is lost.
+      // A hidden page closes its connection on purpose, which needs no note.
       return connection.because === "hidden" ? null : "lost";
     case "ended":
       return connection.error === null ? null : "refused";

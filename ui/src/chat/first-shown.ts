@@ -1,6 +1,6 @@
 /**
- * Remembers how each question was first shown, so that one that is asked differently under the same id is
- * recognised. Kept outside of components, because the card unmounts between the two.
+ * Remembers how each question was first shown, to recognise a different question under the same id. It is kept
+ * outside components, because the card unmounts in between.
  */
 
 import type { Conversation, PendingApproval } from "@outlast/client";
@@ -10,7 +10,7 @@ interface Asked {
   readonly hashes: Map<string, string | undefined>;
 }
 
-/** Only of one generation for each conversation, so that a long one does not fill the memory. */
+/** Only one generation per conversation, so that a long conversation does not fill memory. */
 const asked = new WeakMap<Conversation, Asked>();
 
 /** Whether this is another question than the one first shown under its id. */

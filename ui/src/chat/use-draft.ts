@@ -17,7 +17,7 @@ export function useDraft(id: string | null): readonly [string, (text: string) =>
   });
   const change = (text: string): void => {
     isChanged.current = text !== "";
-    // At once: a message that was sent is no draft, and the conversation may get its id right after.
+    // Saved at once: a sent message is no longer a draft, and the conversation may get its id right after.
     if (text === "") saveDraft(user, id, "");
     setText(text);
   };

@@ -9,8 +9,8 @@ export function curlGeneration(origin: string, generationId: string): string {
 }
 
 /**
- * One word for any POSIX shell. Within single quotes only a single quote is special, and `encodeURIComponent` keeps
- * it: it ends the quotes, stands escaped, and opens them again.
+ * Quotes text as one word for any POSIX shell. Within single quotes only a single quote is special, and
+ * `encodeURIComponent` does not encode it. So each one closes the quotes, is escaped, and opens them again.
  */
 export function quote(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;

@@ -1,10 +1,10 @@
-/** The answer as it stood after a number of events. */
+/** The answer after a number of events. */
 
 import { apply, emptyView, partsOf } from "@outlast/client";
 import type { OutlastEvent, View } from "@outlast/client";
 import { useState } from "react";
 
-/** Folds on from the last position, and starts over only for an earlier one. */
+/** Continues folding from the last position, and starts over only for an earlier one. */
 class Folding {
   #count = 0;
   #view: View = emptyView("", "");

@@ -46,7 +46,7 @@ function watch(generationId: string, report: (log: Log) => void): () => void {
       tell({ isOver: isEnd(event) });
     }
   };
-  // Browsers allow six of these connections for all tabs together, so a hidden tab gives its own up.
+  // Browsers allow six of these connections for all tabs together, so a hidden tab closes its own.
   let following: AbortController | null = null;
   const look = (): void => {
     const isSeen = document.visibilityState === "visible" && !stop.signal.aborted && !rest.isOver;

@@ -9,7 +9,7 @@ export function codePieces(code: string): readonly string[] {
     const line = code.lastIndexOf("\n", from + PIECE);
     const end = line > from ? line : from + PIECE;
     pieces.push(code.slice(from, end));
-    // Each piece is an element of its own, which stands for the line break.
+    // Each piece is a separate element, which replaces the line break.
     from = line > from ? end + 1 : end;
   }
   return [...pieces, code.slice(from)];

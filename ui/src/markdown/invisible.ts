@@ -20,7 +20,7 @@ export function revealBidi(text: string): string {
 
 export interface Piece {
   readonly text: string;
-  /** Whether this stands for a character that cannot be seen. */
+  /** Whether this represents a character that cannot be seen. */
   readonly isMark: boolean;
 }
 

@@ -14,7 +14,7 @@ const reader = new Marked({
   },
 });
 
-/** More levels of quotes and lists than anybody writes, and slow to parse. */
+/** More levels of quotes and lists than people write, and slow to parse. */
 const TOO_DEEP = /^(?:[ \t]*(?:>|[-*+][ \t]|\d{1,9}[.)][ \t])){24,}/m;
 /** A block with more of these than `MAX_SIGNS` is not prose, and slow to parse. */
 const SIGNS = /[*_~[\]<`!@\\]/g;

@@ -1,6 +1,6 @@
 /**
- * Light, dark, or the device's setting. `theme.js` applies the choice before the first paint, when nobody knows the
- * user yet, so it is kept for the device and not for a user.
+ * Light, dark, or the device's setting. `theme.js` applies the choice before the first paint, when the user is not
+ * known yet, so it is stored per device and not per user.
  */
 
 import { useSyncExternalStore } from "react";

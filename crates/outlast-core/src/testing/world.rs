@@ -20,7 +20,7 @@ pub(crate) struct World {
     pub(crate) log: Vec<Entry>,
     pub(crate) rules: Rules,
     pub(crate) now: Timestamp,
-    /// The call under way.
+    /// The running call.
     pub(crate) call: Option<(GenerationId, u32)>,
     pub(crate) owned_after: Seq,
     pub(crate) unwatched_since: Option<Timestamp>,
@@ -200,7 +200,7 @@ impl World {
     }
 
     pub(crate) fn claim(&mut self, keep: bool) {
-        let active = self.transcript.state.active().expect("something is under way");
+        let active = self.transcript.state.active().expect("a generation is active");
         self.command(Command::Claim { generation: active.id.clone(), keep }).unwrap();
         self.worker_heard = self.now;
         self.worker = self.transcript.state.active().map(|active| active.progress.attempt);
@@ -208,7 +208,7 @@ impl World {
 
     /// The current worker appends this.
     pub(crate) fn produce(&mut self, pieces: Vec<Piece>, end: Option<WorkerEnd>) {
-        let active = self.transcript.state.active().expect("something is under way");
+        let active = self.transcript.state.active().expect("a generation is active");
         let fresh = format!(
             "{}_{}",
             answer(active.id.as_str(), active.progress.attempt),
@@ -229,7 +229,7 @@ impl World {
     /// The running call returns this.
     pub(crate) fn model(&mut self, pieces: Vec<Piece>, end: Option<CallEnd>) {
         self.settle();
-        let (generation, attempt) = self.call.clone().expect("a call is under way");
+        let (generation, attempt) = self.call.clone().expect("a call is running");
         let run = self.generation(generation.as_str());
         let shown = run.progress.shown.len();
         let fresh = match shown {

@@ -1,4 +1,4 @@
-//! Items with the same faults as everything else.
+//! The same faults for items.
 
 use async_trait::async_trait;
 
@@ -23,7 +23,7 @@ impl Items for FaultyStore {
                 Ok(_) => Err(PutError::Unconfirmed("fault: written, reply lost".into())),
                 Err(refusal) => Err(refusal),
             },
-            // One that is late is not kept for later: its version would only make it a conflict.
+            // A late write is dropped, because by then its version would only cause a conflict.
             Fate::Lost | Fate::Late => Err(PutError::Unconfirmed("fault: request lost".into())),
         }
     }

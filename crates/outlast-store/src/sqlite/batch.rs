@@ -68,7 +68,7 @@ impl Writer {
             match self.write(&judged.accepted) {
                 Ok(()) => break (judged, Ok(())),
                 Err(NotWritten::Failed(failure)) => break (judged, Err(failure)),
-                // Rare, a full limit or a bug in the caller: the others are judged again without it.
+                // Rare: a limit was reached, or the caller has a bug. The others are checked again without it.
                 Err(NotWritten::Wrong { append, why }) => {
                     judged.accepted.remove(append).answer(Err(why));
                     waiting.extend(judged.accepted);

@@ -172,7 +172,7 @@ pub(super) fn list(
         conditions.push(beyond.to_owned());
         values.extend([Value::from(*key), id.clone().into()]);
     }
-    // One more than wanted tells whether there are more. Owned ones are left out below.
+    // One more than the limit, to tell whether another page follows. Owned ones are left out below.
     let limit = if query.unowned { -1 } else { sql_int((query.limit as u64).saturating_add(1)) };
     values.push(limit.into());
     let matching = conditions.join(" AND ");

@@ -1,9 +1,9 @@
-//! Items in their table. The writer commits those that wait together; a command beside a running server
-//! writes through a connection of its own.
+//! Items in their table. The writer commits waiting writes together. A command that runs while the server is
+//! running writes through its own connection.
 //!
-//! The lock on the file keeps a second *store* away, because that one would hand out positions and fences
-//! which the first does not know. Nothing of that touches items: SQLite itself orders the transactions of
-//! several processes, and a version decides between two writers of one item. So [`ItemFile`] needs no lock.
+//! The lock on the file keeps out a second *store*, because it would assign positions and fences that the first
+//! does not know. Items are not affected: SQLite orders the transactions of several processes, and the version
+//! decides between two writers of one item. So [`ItemFile`] needs no lock.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,13 +21,13 @@ use crate::sqlite::failure::{Failure, broken};
 use crate::sqlite::writer::{Command, Writer};
 use crate::sqlite::{SqliteStore, opening, sql_int};
 
-/// A write of an item and the one who waits for it.
+/// A write of an item, and the channel to the caller that waits for it.
 pub(super) enum ItemWrite {
     Put { item: Item, answer: oneshot::Sender<Result<u64, PutError>> },
     Remove { kind: String, id: String, answer: oneshot::Sender<Result<bool, StoreError>> },
 }
 
-/// What became of a write inside its transaction.
+/// The result of a write inside its transaction.
 enum Written {
     /// The new version, or `None` for a conflict.
     Put(Option<u64>),
@@ -42,7 +42,7 @@ impl ItemWrite {
         }
     }
 
-    // A caller that has gone away does not need its answer.
+    // If the caller has gone away, nobody needs the reply.
     fn answer(self, result: Result<Written, Failure>) {
         match self {
             Self::Put { answer, .. } => answer.send(put_result(result)).ok().unwrap_or_default(),
@@ -56,7 +56,9 @@ fn put_result(result: Result<Written, Failure>) -> Result<u64, PutError> {
         Ok(Written::Put(Some(version))) => Ok(version),
         Ok(Written::Put(None) | Written::Removed(_)) => Err(PutError::Conflict),
         Err(Failure::Refused(why)) => Err(PutError::Unavailable(why)),
-        Err(Failure::Fatal(why)) => Err(PutError::Unconfirmed(format!("storage failed, restart: {why}"))),
+        Err(Failure::Fatal(why)) => {
+            Err(PutError::Unconfirmed(format!("storage failed; restart the server: {why}")))
+        }
     }
 }
 
@@ -68,7 +70,7 @@ fn remove_result(result: Result<Written, Failure>) -> Result<bool, StoreError> {
 }
 
 impl Writer {
-    /// Writes all of them in one transaction. A conflict concerns only the one that has it.
+    /// Writes all of them in one transaction. A conflict affects only its own write.
     pub(super) fn write_items(&mut self, waiting: &mut Vec<ItemWrite>) {
         if waiting.is_empty() {
             return;
@@ -93,7 +95,7 @@ impl Writer {
 #[async_trait]
 impl Items for SqliteStore {
     async fn put_item(&self, item: Item) -> Result<u64, PutError> {
-        let gone = || PutError::Unconfirmed("the storage writer has ended, restart".into());
+        let gone = || PutError::Unconfirmed("the storage writer has stopped; restart the server".into());
         let (answer, answered) = oneshot::channel();
         self.command(Command::Item(ItemWrite::Put { item, answer })).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
@@ -109,7 +111,7 @@ impl Items for SqliteStore {
     }
 
     async fn remove_item(&self, kind: &str, id: &str) -> Result<bool, StoreError> {
-        let gone = || StoreError::Broken("the storage writer has ended, restart".into());
+        let gone = || StoreError::Broken("the storage writer has stopped; restart the server".into());
         let (answer, answered) = oneshot::channel();
         let (kind, id) = (kind.to_owned(), id.to_owned());
         self.command(Command::Item(ItemWrite::Remove { kind, id, answer })).await.map_err(|_| gone())?;
@@ -122,7 +124,7 @@ impl Items for SqliteStore {
 pub(crate) struct ItemFile(Arc<Mutex<Connection>>);
 
 impl ItemFile {
-    /// Opens the file beside a running server, or creates it if there is none.
+    /// Opens the file, even while a server is running, or creates it.
     pub(crate) fn open(path: &Path) -> Result<ItemFile, StoreError> {
         Ok(ItemFile(Arc::new(Mutex::new(opening::open_items(path)?))))
     }
@@ -134,7 +136,7 @@ impl ItemFile {
         let db = Arc::clone(&self.0);
         let working =
             tokio::task::spawn_blocking(move || work(&mut db.lock().unwrap_or_else(PoisonError::into_inner)));
-        working.await.map_err(|error| Failure::Fatal(format!("the call was cut short: {error}")))?
+        working.await.map_err(|error| Failure::Fatal(format!("the call was aborted: {error}")))?
     }
 
     async fn write(
@@ -220,7 +222,7 @@ fn list(db: &Connection, query: &ItemQuery) -> rusqlite::Result<ListedItems> {
         values.extend([Value::from(*key), id.clone().into()]);
     }
     sql.push_str(order);
-    // One more than wanted tells whether there are more.
+    // One more than the limit, to tell whether another page follows.
     values.push(sql_int((query.limit as u64).saturating_add(1)).into());
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;

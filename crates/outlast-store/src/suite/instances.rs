@@ -1,4 +1,4 @@
-//! Leases: what one instance holds, another may take only when the lease has run out.
+//! Leases: an instance may take over a conversation only after its holder's lease has expired.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::contract::{AppendError, ClaimError, Document, Fence, Query, Store, Ta
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A lease that runs out while the test looks on.
+/// A lease that expires during the test.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// How often a claim is tried before a lease that ran out counts as never running out.
+/// How often a claim is retried before the test gives up on the lease expiring.
 const TRIES: usize = 1000;
 
 pub async fn b1_a_lease_keeps_other_instances_away(subject: &mut dyn Subject) {
@@ -52,7 +52,7 @@ pub async fn b8_what_an_expired_instance_held_is_taken_over_and_it_can_write_not
     let answer = one.append(append(&c, old, 1, &["stale"])).await;
     assert!(matches!(answer, Err(AppendError::Fenced { .. })), "{answer:?}");
     two.append(append(&c, new, 1, &["b"])).await.expect("append");
-    // Nobody took this one: it is still written by its owner, which may also renew its lease.
+    // This one was not taken over, so its owner can still write, and may renew its lease.
     one.append(append(&d, kept, 1, &["b"])).await.expect("append");
     one.renew(LONG).await.expect("renew");
     assert!(matches!(two.claim(&d).await, Err(ClaimError::HeldBy(_))));
@@ -121,5 +121,5 @@ async fn taken_over(store: &Arc<dyn Store>, c: &ConversationId) -> Fence {
             Err(error) => panic!("{error}"),
         }
     }
-    panic!("the lease never ran out");
+    panic!("the lease never expired");
 }

@@ -1,11 +1,11 @@
-//! Items: written by version, found by their keys, removed once.
+//! Items: write by version, find by key, remove once.
 
 use outlast_core::UserId;
 
 use super::Subject;
 use crate::items::{Item, ItemQuery, ListedItems, PutError};
 
-/// A new item with the given keys, and something in every other field.
+/// A new item with the given keys, and a value in every other field.
 pub fn item(kind: &str, id: &str, order: i64) -> Item {
     Item {
         kind: kind.to_owned(),
@@ -80,7 +80,7 @@ pub async fn an_item_is_removed_once(subject: &mut dyn Subject) {
     assert_eq!(removed, 1);
     assert_eq!(store.get_item("k", "id").await.expect("get"), None);
     assert!(store.get_item("k", "other").await.expect("get").is_some());
-    assert_eq!(store.put_item(item("k", "id", 1)).await.expect("put"), 1, "it starts over");
+    assert_eq!(store.put_item(item("k", "id", 1)).await.expect("put"), 1, "versions start over");
 }
 
 pub async fn items_are_listed_newest_first_and_page(subject: &mut dyn Subject) {

@@ -1,4 +1,4 @@
-//! Limits that an append must respect, judged in its transaction.
+//! Limits of an append, checked in its transaction.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::{Subject, all, append, conversation, document, put};
 use crate::contract::{Append, AppendError, Change, Document, Fence, Limit, Table};
 
-/// At most two live generations for this user, and at most three in all.
+/// At most two live generations for this user, and at most three in total.
 fn limits(user: &str) -> Vec<Limit> {
     let limit = |user, at_most| Limit {
         table: Table::Generations,
@@ -47,7 +47,7 @@ pub async fn b4_an_append_over_a_limit_writes_nothing(subject: &mut dyn Subject)
     assert_eq!(answers, [None, None, Some(0), None, Some(1)]);
     assert_eq!(store.get(Table::Generations, "g of c2").await.expect("get"), None);
 
-    // One ends, and in the same append another begins.
+    // One ends, and another starts in the same append.
     let c = conversation("c0");
     let fence = store.claim(&c).await.expect("claim");
     let next = Document { id: "next".to_owned(), ..generation(&c, "ann", "running") };

@@ -1,4 +1,4 @@
-//! Mail: a request to the owner, answered in the transaction that carries it out.
+//! Mail: a request to the owner, which replies in the transaction that carries it out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::contract::{Append, AppendError, Mail, MailId, Store};
 
 const LEASE: Duration = Duration::from_secs(3600);
 
-/// The owner and the sender; one handle is both where a second one is kept out.
+/// The owner and the sender. They are the same handle if the store allows only one.
 async fn both(subject: &mut dyn Subject) -> (Arc<dyn Store>, Arc<dyn Store>) {
     let owner = subject.store();
     let sender = subject.another().await.unwrap_or_else(|| owner.clone());
@@ -87,7 +87,7 @@ pub async fn sending_the_same_mail_again_changes_nothing(subject: &mut dyn Subje
     assert!(sender.reply(&mail.id).await.expect("reply").is_some());
     sender.forget(&mail.id).await.expect("forget");
     assert_eq!(sender.reply(&mail.id).await.expect("reply"), None);
-    // An owner that answers too late writes what it has to write all the same.
+    // An owner that replies too late still writes its records.
     owner.append(Append { replies: replies("m1"), ..append(&c, fence, 2, &["c"]) }).await.expect("append");
     assert_eq!(all(&*owner, &c).await.len(), 3);
 }
@@ -98,7 +98,7 @@ pub async fn a_release_says_whether_mail_waits(subject: &mut dyn Subject) {
     let fence = owner.claim(&c).await.expect("claim");
     sender.send(letter("m1", "c")).await.expect("send");
     assert!(owner.release(&c, fence).await.expect("release"));
-    assert!(owner.mail_waiting().await.expect("waiting").is_empty(), "it is nobody's");
+    assert!(owner.mail_waiting().await.expect("waiting").is_empty(), "no instance holds it");
     let fence = owner.claim(&c).await.expect("claim");
     owner.append(Append { replies: replies("m1"), ..append(&c, fence, 0, &["b"]) }).await.expect("append");
     assert!(!owner.release(&c, fence).await.expect("release"));

@@ -1,4 +1,4 @@
-//! `outlast keys`: creates, lists and revokes API keys, beside a running server or without one.
+//! `outlast keys`: creates, lists and revokes API keys, whether or not a server is running.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ pub(crate) enum KeysCommand {
 
 #[derive(Args)]
 pub(crate) struct Create {
-    /// Whose key it is. Users need not be created; each sees only what is theirs
+    /// The user of the key. Users need not be created; each sees only their own data
     #[arg(long)]
     user: String,
     /// What the key allows: read, write, approve, produce, admin
     #[arg(long, default_value = Scopes::USUAL, value_parser = parse_scopes)]
     scopes: Scopes,
-    /// When the key stops working, for example 90d; never if it is not given
+    /// When the key expires, for example 90d; by default never
     #[arg(long, value_name = "DURATION", value_parser = parse_expiry)]
     expires: Option<Duration>,
 }
@@ -84,7 +84,7 @@ fn status(key: &keys::Key, now: Timestamp) -> String {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "what the command was asked for")]
+#[expect(clippy::print_stdout, reason = "the output of the command")]
 fn say(line: &str) {
     println!("{line}");
 }

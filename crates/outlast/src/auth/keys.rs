@@ -9,31 +9,30 @@ use serde::{Deserialize, Serialize};
 use super::scopes::Scopes;
 use super::secret::{SECRET_BYTES, equal, hash, random_hex};
 
-/// The kind of the items.
+/// The kind of the stored items.
 pub(super) const KEY: &str = "key";
 
 const PREFIX: &str = "ol_";
 
-/// An id is a name, not a secret; it only has to be unique.
+/// An id is not secret; it only has to be unique.
 const ID_BYTES: usize = 8;
 
-/// Longest name of a user: it is stored with every document.
+/// The maximum length of a user's name, which is stored with every document.
 const USER_BYTES_MAX: usize = 200;
 
-/// Somebody else may change a key at the same moment, but not again and again.
+/// How often a write is retried if the key has changed meanwhile, which does not happen often in a row.
 const TRIES: usize = 5;
 
 /// Keys on one page of the list.
 const PAGE: usize = 500;
 
-/// What a new key is to be.
 pub(crate) struct KeySpec {
     pub(crate) user: String,
     pub(crate) scopes: Scopes,
     pub(crate) expires_at: Option<Timestamp>,
 }
 
-/// A key as it is stored.
+/// A stored key.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     pub(super) id: String,
@@ -57,7 +56,7 @@ struct Body {
 
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeyError {
-    #[error("a user's name has 1 to {USER_BYTES_MAX} bytes and no control characters")]
+    #[error("a user's name must have 1 to {USER_BYTES_MAX} bytes and no control characters")]
     BadUser,
     #[error("no key has the id {0:?}")]
     NotFound(String),
@@ -95,7 +94,7 @@ impl Key {
     }
 }
 
-/// A key that somebody sent. It never appears in a log.
+/// A key from a request. It never appears in a log.
 pub(crate) struct PresentedKey<'a> {
     id: &'a str,
     secret: &'a str,
@@ -158,7 +157,7 @@ pub(super) async fn list(items: &dyn Items) -> Result<Vec<Key>, StoreError> {
         for item in &listed.items {
             match Key::read(item) {
                 Ok(key) => keys.push(key),
-                Err(error) => tracing::error!(%error, "skipped a key"),
+                Err(error) => tracing::error!(%error, "skipped an unreadable key"),
             }
         }
         match listed.next {
@@ -168,8 +167,8 @@ pub(super) async fn list(items: &dyn Items) -> Result<Vec<Key>, StoreError> {
     }
 }
 
-/// Makes a key invalid for good. Its record stays, so that nobody can tell a revoked key from an unknown one
-/// by what happens to the server. Revoking twice changes nothing.
+/// Makes a key permanently invalid. Its record is kept, because a revoked key still counts as a key: without any, the
+/// server would stop asking for one. Revoking twice changes nothing.
 pub(crate) async fn revoke(items: &dyn Items, id: &str, now: Timestamp) -> Result<(), KeyError> {
     let mut last = PutError::Conflict;
     for _ in 0..TRIES {

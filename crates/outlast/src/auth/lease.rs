@@ -1,8 +1,7 @@
-//! A worker's lease: proof that it is the one who claimed.
+//! A worker's lease: proof that it made the claim.
 //!
-//! An epoch is a small number that anybody could guess. The lease is a code over generation and epoch, made
-//! with a secret of this server, so that nothing needs to be stored for a claim, and every instance on the
-//! same store can check it.
+//! An epoch is a small number that anyone could guess. The lease is an HMAC of generation and epoch with a secret of
+//! the server, so that nothing needs to be stored for a claim, and every instance on the same store can check it.
 
 use aws_lc_rs::hmac;
 use outlast_core::{GenerationId, UserId};
@@ -22,7 +21,7 @@ struct Body {
 pub(crate) struct Leases(hmac::Key);
 
 impl Leases {
-    /// With the store's secret, which the first start makes.
+    /// Uses the secret in the store, which the first start creates.
     pub(super) async fn open(items: &dyn Items) -> Result<Leases, StoreError> {
         let secret = server_secret(items, LEASE).await?;
         Ok(Leases(hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes())))
@@ -37,12 +36,12 @@ impl Leases {
     }
 }
 
-/// The epoch has digits only, so no two pairs make the same message.
+/// The epoch has only digits, so different pairs never give the same message.
 fn message(generation: &GenerationId, epoch: u32) -> String {
     format!("{epoch}:{generation}")
 }
 
-/// A secret of all instances on one store. Whoever needs it first makes it.
+/// A secret that all instances on one store share. The first one that needs it creates it.
 async fn server_secret(items: &dyn Items, id: &str) -> Result<String, StoreError> {
     let broken = |error: serde_json::Error| StoreError::Broken(format!("secret {id}: {error}"));
     if items.get_item(SECRET, id).await?.is_none() {
@@ -61,7 +60,7 @@ async fn server_secret(items: &dyn Items, id: &str) -> Result<String, StoreError
             Err(PutError::Unavailable(why)) => return Err(StoreError::Unavailable(why)),
         }
     }
-    // Another instance may have been faster: what is stored counts.
+    // Another instance may have been faster; the stored secret counts.
     let item = items.get_item(SECRET, id).await?;
     let item = item.ok_or_else(|| StoreError::Unavailable("the server's secret was not stored".into()))?;
     let body: Body = serde_json::from_str(&item.body).map_err(broken)?;

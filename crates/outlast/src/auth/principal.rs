@@ -1,8 +1,9 @@
-//! The one who asks.
+//! Who makes a request.
 
 use std::sync::{Arc, Weak};
 
 use outlast_core::{Timestamp, UserId};
+use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::scopes::{Scope, Scopes};
@@ -20,12 +21,17 @@ pub(super) struct Grant {
 }
 
 /// Which credential made it so. Never a secret: it may be logged.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) enum Source {
-    /// None: this server has no keys.
+    /// No credential: this server has no keys.
     Local,
     /// The id of an API key.
     Key(String),
+    /// The hash of a JSON Web Token. Nothing but its expiry ends it.
+    Token(String),
+    /// The hash of a session's secret.
+    Session(String),
 }
 
 impl Principal {
@@ -50,12 +56,20 @@ impl Principal {
         self.0.source == Source::Local
     }
 
+    pub(super) fn scopes(&self) -> Scopes {
+        self.0.scopes
+    }
+
+    pub(super) fn expires(&self) -> Option<Timestamp> {
+        self.0.expires
+    }
+
     pub(crate) fn may(&self, scope: Scope) -> bool {
         self.0.scopes.contains(scope)
     }
 
-    /// Returns when the credential is no longer valid. Whoever keeps something open holds the principal and
-    /// waits for this: credentials that nobody holds are not watched.
+    /// Returns when the credential is no longer valid. An open stream holds its principal and waits for this; other
+    /// credentials are not watched.
     pub(crate) async fn ended(&self) {
         self.0.ended.cancelled().await;
     }

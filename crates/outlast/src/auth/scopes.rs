@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Read everything of the user.
+    /// Read all data of the user.
     Read,
     /// Start, change, cancel and delete.
     Write,
@@ -14,7 +14,7 @@ pub(crate) enum Scope {
     Approve,
     /// Produce answers as a worker.
     Produce,
-    /// Look after the server: see all users' work, but not its content.
+    /// Operate the server: see the generations of all users, but not their content.
     Admin,
 }
 
@@ -52,10 +52,10 @@ pub(crate) enum ScopesError {
 }
 
 impl Scopes {
-    /// What the one user of a server without keys may do. It is their own machine.
+    /// The scopes of the one user of a server without keys, who owns the machine.
     pub(crate) const ALL: Scopes = Scopes(0b1_1111);
 
-    /// What a person's key allows unless something else is asked for.
+    /// The default scopes of a key.
     pub(crate) const USUAL: &str = "read,write,approve";
 
     /// The scopes of a new key, as they are given on the command line.
@@ -68,6 +68,20 @@ impl Scopes {
             return Err(ScopesError::WorkerApproves);
         }
         Ok(scopes)
+    }
+
+    pub(crate) fn usual() -> Scopes {
+        Scopes::parse(Scopes::USUAL).expect("the usual scopes are scopes")
+    }
+
+    /// The `scope` of a token: other names may stand there too. A worker's token can never approve.
+    pub(crate) fn of_token(text: &str) -> Scopes {
+        let known = |name: &&str| Scope::ALL.iter().any(|scope| scope.name() == *name);
+        let mut scopes = Scopes::of(text.split(' ').filter(known)).unwrap_or_default();
+        if scopes.contains(Scope::Produce) {
+            scopes.0 &= !Scope::Approve.bit();
+        }
+        scopes
     }
 
     fn of<'a>(names: impl Iterator<Item = &'a str>) -> Result<Scopes, ScopesError> {
@@ -126,5 +140,6 @@ mod tests {
     fn a_workers_key_can_never_approve() {
         assert_eq!(Scopes::parse("produce,approve"), Err(ScopesError::WorkerApproves));
         assert!(Scopes::parse("produce,read").is_ok());
+        assert_eq!(Scopes::of_token("openid produce approve read").to_string(), "read,produce");
     }
 }

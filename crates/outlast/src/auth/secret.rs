@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::rand;
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use sha2::{Digest, Sha256};
 
-/// Bytes of everything that grants access: 256 bits cannot be guessed.
+/// The length of a secret: 256 bits cannot be guessed.
 pub(super) const SECRET_BYTES: usize = 32;
 
 /// Random bytes in hexadecimal.
@@ -18,9 +19,14 @@ pub(super) fn random_hex<const BYTES: usize>() -> String {
 
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a string takes everything");
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
         text
     })
+}
+
+/// `None` if it is not base64url without padding.
+pub(super) fn from_base64url(text: &str) -> Option<Vec<u8>> {
+    BASE64_URL_SAFE_NO_PAD.decode(text).ok()
 }
 
 /// What is stored of a secret. It has 256 random bits, so a slow hash would protect nothing more.

@@ -1,5 +1,7 @@
 //! Keys as tests use them, and what becomes of streams whose key is revoked.
 
+mod tokens;
+
 use outlast_store::MemoryStore;
 
 use super::keys::{self, KeySpec};
@@ -32,7 +34,7 @@ pub(crate) async fn revoke(items: &dyn Items, key: &str) {
 async fn auth() -> (Arc<MemoryStore>, Auth) {
     let items = Arc::new(MemoryStore::new());
     let clock = Clock::simulated(Clock::System.now());
-    (items.clone(), Auth::open(items, clock).await.unwrap())
+    (items.clone(), Auth::open(items, clock, None).await.unwrap())
 }
 
 fn is_invalid(result: &Result<Principal, AuthError>) -> bool {
@@ -129,20 +131,20 @@ async fn b5_the_first_key_ends_the_time_without_keys_for_good() {
     assert!(auth.is_required().await.unwrap());
     revoke(&*items, &key).await;
     assert!(auth.is_required().await.unwrap(), "a revoked key still counts");
-    let again = Auth::open(items, Clock::System).await.unwrap();
+    let again = Auth::open(items, Clock::System, None).await.unwrap();
     assert!(again.is_required().await.unwrap(), "after a restart too");
 }
 
 #[tokio::test]
 async fn b4_a_lease_fits_one_generation_and_one_epoch_at_every_instance_of_a_store() {
     let (items, auth) = auth().await;
-    let beside = Auth::open(items, Clock::System).await.unwrap();
+    let beside = Auth::open(items, Clock::System, None).await.unwrap();
     let lease = auth.leases().of(&"gen_1".into(), 2);
     assert_eq!(lease.len(), 64, "256 bits");
     assert!(beside.leases().fits(&lease, &"gen_1".into(), 2));
     for (generation, epoch) in [("gen_1", 1), ("gen_2", 2), ("gen_1", 22)] {
         assert!(!auth.leases().fits(&lease, &generation.into(), epoch), "{generation} {epoch}");
     }
-    let elsewhere = Auth::open(Arc::new(MemoryStore::new()), Clock::System).await.unwrap();
+    let elsewhere = Auth::open(Arc::new(MemoryStore::new()), Clock::System, None).await.unwrap();
     assert!(!elsewhere.leases().fits(&lease, &"gen_1".into(), 2));
 }

@@ -200,7 +200,13 @@ fn model_fields(kind: &str) -> Vec<String> {
 fn b7_the_documented_settings_and_defaults_match_the_code() {
     let (models, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
         documented().into_iter().partition(|(name, _)| name.starts_with("models."));
+    let (jwt, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        others.into_iter().partition(|(name, _)| name.starts_with("jwt."));
     assert_eq!(others, defaults());
+    let error = told(load_flags(&["jwt.unknown=1"]));
+    let fields: Vec<&str> = error.split_once("expected").unwrap().1.split('`').skip(1).step_by(2).collect();
+    assert!(fields.len() == jwt.len(), "{fields:?}");
+    assert!(fields.iter().all(|field| jwt.contains_key(&format!("jwt.{field}"))), "{fields:?}");
     let documented: Vec<&str> =
         models.keys().filter_map(|name| name.strip_prefix("models.<name>.")).collect();
     for kind in ["openai", "anthropic"] {

@@ -1,20 +1,21 @@
-//! The one who makes a request. A handler reaches the engine only through its caller, so none can forget to
-//! ask who that is.
+//! Who makes a request. A handler can reach the engine only through its caller, so no handler can forget to check.
 
+use std::borrow::Cow;
 use std::marker::PhantomData;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, header};
+use axum::http::{HeaderMap, HeaderName, Method, header};
 use outlast_core::UserId;
 use outlast_engine::Engine;
 
 use super::App;
 use super::error::Problem;
+use super::session::COOKIE;
 use crate::auth::{AuthError, Principal, Scope};
 
-/// Proxies add these. A server without keys trusts whoever reaches it on this machine, and behind a proxy
-/// that would be everybody.
+/// Headers that proxies add. A server without keys trusts every client on this machine, and behind a proxy that would
+/// be everyone.
 const FORWARDED: [HeaderName; 5] = [
     header::FORWARDED,
     HeaderName::from_static("x-forwarded-for"),
@@ -30,9 +31,9 @@ pub(crate) struct Caller<S> {
     needs: PhantomData<S>,
 }
 
-/// What a handler needs its caller to be allowed.
+/// The scope that a handler needs.
 pub(crate) trait Needs: Send + Sync {
-    /// `None`: whoever has a valid credential.
+    /// `None` if any valid credential is enough.
     const SCOPE: Option<Scope>;
 }
 
@@ -62,7 +63,7 @@ impl<S: Needs> FromRequestParts<App> for Caller<S> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Caller<S>, Problem> {
-        let principal = identify(app, &parts.headers).await?;
+        let principal = identify(app, parts).await?;
         if let Some(scope) = S::SCOPE {
             allow(&principal, scope)?;
         }
@@ -70,19 +71,50 @@ impl<S: Needs> FromRequestParts<App> for Caller<S> {
     }
 }
 
-async fn identify(app: &App, headers: &HeaderMap) -> Result<Principal, Problem> {
+async fn identify(app: &App, parts: &Parts) -> Result<Principal, Problem> {
+    let (auth, headers) = (&app.0.auth, &parts.headers);
     // A server without keys ignores credentials: many clients must send one.
-    if let Some(local) = app.0.auth.local().await? {
+    if let Some(local) = auth.local().await? {
         if !app.0.insecure && FORWARDED.iter().any(|name| headers.contains_key(name)) {
             return Err(Problem::through_proxy());
         }
         return Ok(local);
     }
-    let key = bearer(headers)?.ok_or(AuthError::Missing)?;
-    Ok(app.0.auth.by_key(key).await?)
+    if let Some(credential) = bearer(headers)? {
+        return Ok(auth.by_bearer(credential).await?);
+    }
+    if parts.method == Method::GET
+        && let Some(ticket) = ticket(parts.uri.query().unwrap_or_default())
+    {
+        return Ok(auth.by_ticket(&ticket, parts.uri.path()).await?);
+    }
+    match session_secret(headers)? {
+        Some(secret) => Ok(auth.by_session(secret).await?),
+        None => Err(AuthError::Missing.into()),
+    }
 }
 
-/// The credential in `Authorization`. Of two, each side of a proxy could believe another.
+fn ticket(query: &str) -> Option<Cow<'_, str>> {
+    let mut pairs = form_urlencoded::parse(query.as_bytes());
+    pairs.find(|(name, _)| name == "ticket").map(|(_, ticket)| ticket)
+}
+
+/// The session in the cookie. Of two, nobody can tell which one the browser meant.
+pub(super) fn session_secret(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
+    let mut found = None;
+    for value in headers.get_all(header::COOKIE) {
+        let Ok(value) = value.to_str() else { continue }; // other cookies may hold anything
+        let pairs = value.split(';').filter_map(|pair| pair.trim().split_once('='));
+        for (_, secret) in pairs.filter(|(name, _)| *name == COOKIE) {
+            if found.replace(secret).is_some() {
+                return Err(AuthError::Invalid);
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The credential in `Authorization`. Two are refused, because a proxy and this server could use different ones.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -116,8 +148,8 @@ impl<S> Caller<S> {
         &self.principal
     }
 
-    /// For what comes after the request, like a command on a WebSocket: the credential must still be valid
-    /// and allow this.
+    /// For actions after the request, such as a command on a WebSocket: the credential must still be valid and allow
+    /// them.
     pub(crate) async fn still_may(&self, scope: Scope) -> Result<(), Problem> {
         self.app.0.auth.recheck(&self.principal).await?;
         allow(&self.principal, scope)

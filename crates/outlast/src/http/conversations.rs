@@ -53,7 +53,7 @@ pub(crate) struct ConversationChange {
     request_id: Option<String>,
 }
 
-/// Serde reads null as absent; here it is a value.
+/// Serde reads null as absent. Here null is a value.
 fn even_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {

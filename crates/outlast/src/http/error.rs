@@ -352,6 +352,11 @@ impl From<AuthError> for Problem {
     fn from(error: AuthError) -> Problem {
         match error {
             AuthError::Missing | AuthError::Invalid => Problem::unauthenticated(error.to_string()),
+            AuthError::Keys(error) => {
+                tracing::warn!(%error, "tokens cannot be checked");
+                let detail = "the keys of the token's issuer cannot be fetched; try again";
+                Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::IssuerUnavailable, detail)
+            }
             AuthError::Store(error) => error.into(),
         }
     }

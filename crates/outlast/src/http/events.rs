@@ -158,8 +158,8 @@ async fn page(
     Ok(StreamedJson(EventPage { data, next_after: page.after, ended: page.ended }).into_response())
 }
 
-/// The frames of a stream in SSE's form, until it is over for whatever reason: the client comes back with its
-/// position if it wants more. A credential that is no longer valid is one reason.
+/// Encodes the frames of a stream as SSE until it ends. Whatever the reason, the client can reconnect with its
+/// position. A credential that is no longer valid is one reason.
 fn frames(events: EventStream, principal: Principal) -> impl Stream<Item = Result<Bytes, Infallible>> {
     let unsent: VecDeque<Bytes> = VecDeque::new();
     stream::unfold((events, principal, unsent), |(mut events, principal, mut unsent)| async move {

@@ -74,7 +74,7 @@ impl TryFrom<Entries> for Hosts {
 impl Hosts {
     #[cfg(test)]
     pub(crate) fn of(entries: &str) -> Hosts {
-        Entries::Text(entries.to_owned()).try_into().unwrap()
+        Entries::Text(entries.to_owned()).try_into().expect("a test uses valid entries")
     }
 
     /// Also accepts any IP address. Unlike a name, an address cannot be pointed at another machine.

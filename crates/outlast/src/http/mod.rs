@@ -17,6 +17,7 @@ mod jobs;
 mod openapi;
 mod problem;
 mod query;
+mod session;
 mod streamed;
 mod websocket;
 mod workers;
@@ -37,7 +38,7 @@ pub(crate) use hosts::Hosts;
 
 use crate::auth::Auth;
 
-/// What every handler can reach. Cheap to clone.
+/// Shared by all handlers. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Inner>);
 
@@ -117,4 +118,5 @@ fn routes() -> OpenApiRouter<App> {
         .merge(websocket::router())
         .merge(completions::router())
         .merge(jobs::router())
+        .merge(session::router())
 }

@@ -43,6 +43,7 @@ pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
         (name = "Approvals", description = "Decide about tool calls."),
         (name = "Workers", description = "Produce answers outside the server."),
         (name = "Jobs", description = "Chat completions, in the foreground or in the background."),
+        (name = "Users", description = "Log in from a browser."),
         (name = "Server", description = "Health, capabilities, models."),
     ),
     components(schemas(Format, ProblemDocument, StreamEvent)),
@@ -67,7 +68,7 @@ fn complete(document: &mut OpenApi) {
         }
     }
     let key = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
-        "An API key. The names beside it are the scopes that it needs. A server without keys serves one user, \
+        "An API key or a JWT. The names beside it are the scopes that it needs. A server without keys serves one user, \
          `local`, and needs none.",
     ));
     for name in ["Event", "Part"] {

@@ -167,6 +167,7 @@ impl ToSchema for Code {
 ///   after `Retry-After` seconds.
 /// - `store_broken` 500: stored data cannot be read. The server's log says why.
 /// - `draining` 503: the server is shutting down.
+/// - `issuer_unavailable` 503: the keys that tokens are checked with cannot be fetched.
 /// - `store_unavailable` 503: the store cannot be reached. Retrying is safe if the request has a request id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -201,5 +202,6 @@ pub(crate) enum ProblemCode {
     LimitReached,
     StoreBroken,
     Draining,
+    IssuerUnavailable,
     StoreUnavailable,
 }

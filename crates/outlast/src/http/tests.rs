@@ -55,7 +55,8 @@ impl Server {
             clock, // a test may pause it
             ids: Ids::Random,
         });
-        let auth = Auth::open(store.clone(), clock).now_or_never().expect("memory answers at once").unwrap();
+        let auth =
+            Auth::open(store.clone(), clock, None).now_or_never().expect("memory answers at once").unwrap();
         let app = App::new(AppParts {
             engine: engine.clone(),
             auth,
@@ -216,6 +217,8 @@ async fn every_post_may_have_a_request_id() {
         let needed = match path.as_str() {
             "/v1/generations" => json!({"content": "hello"}),
             "/v1/generations/{id}/approvals/{toolUseId}" => json!({"decision": "deny"}),
+            "/v1/session" => json!({"key": "k"}),
+            "/v1/tickets" => json!({"resource": "/v1/conversations"}),
             "/v1/generations/{id}/heartbeat" => json!({"epoch": 1}),
             "/v1/generations/{id}/events" => json!({"epoch": 1, "expectedSeq": 1, "events": [{
                 "type": "chat.delta", "payload": {"text": "a"},

@@ -86,11 +86,11 @@ async fn connect(
     let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;
     let limit = caller.app().0.body_bytes;
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
-    // The server waits for sessions when it stops, like for every other connection.
+    // When the server stops, it waits for sessions as for every other connection.
     let counted = caller.app().0.connections.token();
     let session = move |socket| async move {
         let mut session = Session { caller, id, socket };
-        // Whatever ends the session, the client comes back with its last position.
+        // Whatever ends the session, the client can reconnect with its last position.
         match session.serve().await {
             Err(Gone::Stopping) => {
                 session.say_goodbye(close_code::AWAY, "the server is stopping; reconnect").await;

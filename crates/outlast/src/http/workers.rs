@@ -59,7 +59,7 @@ pub(crate) struct AppendBody {
     /// The lease of the claim. A server without keys does not ask for it.
     #[schema(max_length = 200)]
     lease: Option<String>,
-    /// `lastSeq` of the last response: where this batch continues.
+    /// `lastSeq` of the last response. This batch continues there.
     expected_seq: Whole,
     #[schema(min_items = 1, max_items = 1000)]
     events: Vec<Made>,
@@ -171,7 +171,7 @@ pub(crate) struct WorkerState {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     lease: Option<String>,
-    /// The worker's last event: what the next batch must expect.
+    /// The worker's last event: the `expectedSeq` of the next batch.
     last_seq: Seq,
     status: GenerationStatus,
     /// The questions to a person, and the decisions.
@@ -271,7 +271,7 @@ async fn check_lease(
     Err(problem)
 }
 
-/// An epoch that no claim can have is as stale as any other wrong one.
+/// An epoch beyond any possible claim is treated as stale.
 fn epoch(Whole(epoch): Whole) -> u32 {
     u32::try_from(epoch).unwrap_or(u32::MAX)
 }

@@ -6,7 +6,7 @@ use reqwest::Response;
 
 use super::pool::Slot;
 
-/// Why bytes ended too early.
+/// Why a body ended too early.
 #[derive(Debug, thiserror::Error)]
 pub(in super::super) enum Broken {
     #[error("cannot connect to the upstream")]
@@ -28,7 +28,7 @@ impl From<reqwest::Error> for Broken {
 pub(in super::super) type Chunks = BoxStream<'static, Result<Bytes, Broken>>;
 
 /// Dropping the chunks ends the request: an HTTP/1.1 connection is closed, an HTTP/2 stream is reset. If they were
-/// read to the end, the connection is kept for the next call.
+/// read to the end, the connection is reused.
 pub(super) fn chunks(response: Response, slot: Slot) -> Chunks {
     let bytes = response.bytes_stream();
     bytes

@@ -1,4 +1,4 @@
-//! Conversations: what a change sets, clears and leaves alone.
+//! Conversations: what a change sets, clears and leaves unchanged.
 
 use super::*;
 

@@ -1,7 +1,9 @@
-//! Every route of the OpenAPI document against everybody who must not use it.
+//! Calls every route of the OpenAPI document with every kind of credential that must be refused.
 //!
 //! The routes and the scopes they need come from the document, so a new route is tested when it is described.
-//! One that takes a body must say in [`body_for`] what a valid one is; until then the test fails.
+//! A route with a body needs a valid one in [`body_for`]; until then the test fails.
+
+mod browser;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,10 +14,10 @@ use tokio::time::{Instant, timeout};
 use super::*;
 use crate::auth::tests::{key_of, key_with, revoke};
 
-/// Stands in everything that Bob writes.
+/// Part of everything that Bob writes.
 const CANARY: &str = "canary-of-bob";
 const SCOPES: [&str; 5] = ["read", "write", "approve", "produce", "admin"];
-/// How long a stream may take to notice that its key is gone.
+/// How long a stream may take to notice that its key was revoked.
 const STREAMS_END_WITHIN: Duration = Duration::from_secs(5);
 
 /// A route and the scope it needs: `None` if it needs no key, an empty name if any key will do.
@@ -55,6 +57,8 @@ fn body_for(method: &str, path: &str) -> Value {
             "model": "default", "messages": [{"role": "user", "content": CANARY}], "background": true,
         }),
         ("post", "/v1/jobs/{id}/abort") => json!({}),
+        ("post", "/v1/session") => json!({"key": "not a key"}),
+        ("post", "/v1/tickets") => json!({"resource": "/v1/conversations"}),
         _ => panic!("{method} {path} is a new route: say here what a valid body is"),
     }
 }
@@ -88,7 +92,7 @@ impl Server {
     }
 }
 
-/// What Bob has, with a canary in all of it: a conversation in which a worker waits for a decision.
+/// Bob's data, with the canary in all of it: a conversation in which a worker waits for a decision.
 struct Bob {
     conversation: String,
     generation: String,
@@ -125,7 +129,7 @@ impl Bob {
     }
 }
 
-/// The whole body, or what comes of a stream in a moment.
+/// The whole body, or what a stream sends in a moment.
 async fn text(response: Response) -> String {
     let mut body = response.into_body().into_data_stream();
     let mut text = String::new();
@@ -188,11 +192,12 @@ async fn b5_i13_nobody_gets_through_a_wall_on_any_route() {
 async fn b5_a_key_with_just_the_scope_that_a_route_names_may_use_it() {
     let server = Server::new();
     let bob = bob(&server).await;
-    // Deleting comes last: the others need something to answer about.
+    // Deleting comes last, because the other routes need what it deletes.
     let (deleting, others): (Vec<_>, Vec<_>) =
         walls().into_iter().partition(|route| route.method == "delete");
     for route in others.iter().chain(&deleting) {
-        let scope = route.scope.as_deref().filter(|scope| !scope.is_empty());
+        let Some(scope) = route.scope.as_deref() else { continue };
+        let scope = Some(scope).filter(|scope| !scope.is_empty());
         let key = server.key("bob", scope.as_slice()).await;
         let response = server.ask_as(&format!("Bearer {key}"), route, bob.named_in(&route.path)).await;
         let walls = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND];
@@ -212,7 +217,7 @@ async fn b5_i13_what_belongs_to_another_user_looks_like_what_does_not_exist() {
         let status = foreign.status();
         let foreign = text(foreign).await;
         if !path.contains("{id}") {
-            // Her own: what she sends has the same canary, so only reading is compared.
+            // Her own requests contain the same canary, so only reads are compared.
             assert!(method != "get" || !foreign.contains(CANARY), "{method} {path}: {foreign}");
             continue;
         }
@@ -314,9 +319,9 @@ async fn b5_revoking_a_key_ends_its_streams_within_5_seconds() {
         ended = timeout(2 * STREAMS_END_WITHIN, reading) => ended.expect("the stream ends"),
     }
     assert!(began.elapsed() <= STREAMS_END_WITHIN, "{:?}", began.elapsed());
-    assert!(bytes.load(Ordering::Relaxed) > 0, "the snapshot came before");
+    assert!(bytes.load(Ordering::Relaxed) > 0, "the snapshot arrived before");
     while let Ok(next) = timeout(2 * STREAMS_END_WITHIN, kept.next()).await {
-        assert!(next.is_some(), "another key's stream goes on");
+        assert!(next.is_some(), "another key's stream continues");
     }
     server.engine.stop().await;
 }
@@ -343,6 +348,14 @@ async fn b4_a_worker_with_a_key_needs_the_lease_of_its_claim() {
     let (status, reply) = server.json_as(&workers[1], "post", &decide, json!({"decision": "approve"})).await;
     assert_eq!((status, &reply["code"]), (403, &json!("forbidden")), "a worker's key can never approve");
     server.engine.stop().await;
+}
+
+/// What needs no key, in full: whatever is added here must be harmless to everybody.
+#[test]
+fn b5_only_health_and_the_login_need_no_key() {
+    let open = walls().into_iter().filter(|route| route.scope.is_none());
+    let open: Vec<String> = open.map(|route| format!("{} {}", route.method, route.path)).collect();
+    assert_eq!(open, ["delete /v1/session", "get /healthz", "get /readyz", "post /v1/session"]);
 }
 
 #[tokio::test]

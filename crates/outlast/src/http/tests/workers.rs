@@ -84,7 +84,7 @@ async fn x3_a_second_claim_ends_the_first_workers_epoch() {
     assert_eq!(worker.post("heartbeat", json!({"epoch": new.0})).await.0, 200);
     assert_eq!(worker.document().await["contentParts"], json!([{"type": "text", "text": "one "}]));
     worker.claim(false).await;
-    assert_eq!(worker.document().await["contentParts"], json!([]), "begun anew");
+    assert_eq!(worker.document().await["contentParts"], json!([]), "the answer starts over");
     server.engine.stop().await;
 }
 
