@@ -22,9 +22,6 @@ const GULP_BYTES_MAX: usize = 16 * 1024;
 /// Counted for each piece in addition to its text, because it becomes an event. It limits the number of pieces
 /// in a gulp, however small they are.
 const PIECE_OVERHEAD_BYTES: usize = 64;
-/// If text is recorded less often than this, it waits in the connection: several chunks are then read from the
-/// socket at once.
-const REST_FROM: Duration = Duration::from_millis(16);
 
 pub(crate) struct Call {
     pub(crate) generation: GenerationId,
@@ -39,10 +36,6 @@ pub(crate) struct Call {
     paced: Paced,
     /// Fires when text may be handed out again.
     turn: Pin<Box<Sleep>>,
-    /// Nothing is read until the turn.
-    rests: bool,
-    /// How much had been gathered when the connection was last asked for more, after a rest.
-    asked_at: Option<usize>,
     pieces: Vec<Piece>,
     bytes: usize,
     end: Option<End>,
@@ -77,8 +70,6 @@ impl Call {
             alarm: Box::pin(sleep_until(now + idle)),
             paced,
             turn: Box::pin(sleep_until(now)),
-            rests: false,
-            asked_at: None,
             pieces: Vec::new(),
             bytes: 0,
             end: None,
@@ -96,10 +87,6 @@ impl Call {
         poll_fn(|cx| {
             self.read(cx);
             if self.is_empty() {
-                return Poll::Pending;
-            }
-            if self.may_bring_more() {
-                cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
             if self.may_wait() { self.turn.as_mut().poll(cx) } else { Poll::Ready(()) }
@@ -121,12 +108,6 @@ impl Call {
 
     /// Takes what has arrived. The task is woken when more arrives, unless the gulp is full.
     fn read(&mut self, cx: &mut Context<'_>) {
-        if self.rests {
-            if self.turn.as_mut().poll(cx).is_pending() {
-                return;
-            }
-            (self.rests, self.asked_at) = (false, Some(0));
-        }
         while !self.is_full() {
             let Poll::Ready(arrived) = self.stream.poll_next_unpin(cx) else { break };
             self.take(arrived);
@@ -143,9 +124,7 @@ impl Call {
     /// Returns what was gathered.
     pub(crate) fn gulp(&mut self, jitter: impl FnOnce() -> u8) -> Gulp {
         self.bytes = 0;
-        let spacing = self.paced.spacing();
-        self.turn.as_mut().reset(Instant::now() + spacing);
-        (self.rests, self.asked_at) = (spacing >= REST_FROM, None);
+        self.turn.as_mut().reset(Instant::now() + self.paced.spacing());
         let end = self.end.take().map(|end| match end {
             End::Finished(reason) => CallEnd::Finished { reason },
             End::Failed(failure) => CallEnd::Failed { failure, jitter: jitter() },
@@ -159,14 +138,6 @@ impl Call {
 
     fn is_full(&self) -> bool {
         self.end.is_some() || self.bytes >= GULP_BYTES_MAX
-    }
-
-    /// After a rest, several chunks may be waiting, and the HTTP library hands over one at a time: its task must
-    /// run in between.
-    fn may_bring_more(&mut self) -> bool {
-        let grown = !self.is_full() && self.asked_at.is_some_and(|asked_at| self.bytes > asked_at);
-        self.asked_at = grown.then_some(self.bytes);
-        grown
     }
 
     /// Text can wait for its turn. Nothing else comes often.
@@ -289,7 +260,7 @@ mod tests {
         assert!((48..=50).contains(&after.as_millis()), "{after:?}");
         drop(upstream);
         let (_, after) = next(&mut call).await;
-        assert!(after.as_millis() <= 50, "the end comes with the next turn at the latest: {after:?}");
+        assert_eq!(after, Duration::ZERO, "the end waits for nobody");
     }
 
     #[tokio::test(start_paused = true)]
