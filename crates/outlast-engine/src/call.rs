@@ -195,3 +195,83 @@ fn cut_short() -> Failure {
     let message = "upstream response ended too early".to_owned();
     Failure { class: FailureClass::Transient, message, retry_after: None }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use outlast_core::TextKind;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::pace::Pace;
+
+    fn text(text: &str) -> Result<Arrived, Failure> {
+        Ok(Arrived::Piece(Piece::Text { kind: TextKind::Answer, text: text.to_owned(), chunks: 1 }))
+    }
+
+    fn call(pace: &Arc<Pace>) -> (mpsc::Sender<Result<Arrived, Failure>>, Call) {
+        let (upstream, arriving) = mpsc::channel(8);
+        let stream = futures_util::stream::unfold(arriving, |mut arriving| async {
+            arriving.recv().await.map(|arrived| (arrived, arriving))
+        });
+        let paced = Paced::new(pace.clone());
+        (upstream, Call::new("g".into(), 1, stream.boxed(), Duration::from_secs(60), paced))
+    }
+
+    /// The texts of the next gulp, and how long it took.
+    async fn next(call: &mut Call) -> (Vec<String>, Duration) {
+        let begun = Instant::now();
+        call.gather().await;
+        let texts = call.gulp(|| 0).pieces.into_iter().map(|piece| match piece {
+            Piece::Text { text, .. } => text,
+            other => format!("{other:?}"),
+        });
+        (texts.collect(), begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_among_few_hands_out_every_token_at_once() {
+        let (upstream, mut call) = call(&Arc::default());
+        for token in ["a", "b", "c"] {
+            upstream.send(text(token)).await.unwrap();
+            let (texts, after) = next(&mut call).await;
+            assert_eq!(texts, [token]);
+            assert!(after <= Duration::from_millis(1), "{after:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_among_many_gathers_text_for_three_frames() {
+        let pace = Arc::default();
+        let _others: Vec<Paced> = (0..100_000).map(|_| Paced::new(Arc::clone(&pace))).collect();
+        let (upstream, mut call) = call(&pace);
+        upstream.send(text("a")).await.unwrap();
+        let (texts, after) = next(&mut call).await;
+        assert_eq!(
+            (texts, after),
+            (vec!["a".to_owned()], Duration::ZERO),
+            "nobody waits for the first token"
+        );
+        upstream.send(text("b")).await.unwrap();
+        upstream.send(text("c")).await.unwrap();
+        let (texts, after) = next(&mut call).await;
+        assert_eq!(texts, ["bc"]);
+        assert!((48..=50).contains(&after.as_millis()), "{after:?}");
+        drop(upstream);
+        let (_, after) = next(&mut call).await;
+        assert_eq!(after, Duration::ZERO, "the end waits for nobody");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_fails_a_call_when_nothing_arrived_for_too_long() {
+        let (upstream, mut call) = call(&Arc::default());
+        tokio::time::sleep(Duration::from_secs(50)).await;
+        upstream.send(text("a")).await.unwrap();
+        next(&mut call).await;
+        let begun = Instant::now();
+        call.gather().await;
+        assert_eq!(begun.elapsed().as_secs(), 60, "counted from the last arrival, not from the start");
+        assert!(matches!(call.gulp(|| 0).end, Some(CallEnd::Failed { .. })));
+    }
+}
