@@ -15,6 +15,8 @@ export interface components {
         readonly About: {
             /** @description The field or parameter that is wrong; empty if it is the whole body. */
             readonly field?: string;
+            /** @description `limit_reached`: the setting that was reached. */
+            readonly limit?: string;
             /** @description The generation in the way. */
             readonly generationId?: string;
             /** @description The conversation that the request id already created. */
@@ -160,6 +162,8 @@ export interface components {
         } & {
             readonly [key: string]: unknown;
         };
+        /** @description The files of a workspace at one moment. */
+        readonly CheckpointId: string;
         /** @description A frame of a stream of chunks, as SSE parsers return it. */
         readonly ChunkFrame: {
             /** @description A chunk of OpenAI's API, or `[DONE]`. */
@@ -222,6 +226,7 @@ export interface components {
             readonly currentGenerationId: components["schemas"]["GenerationId"] | null;
             readonly sandboxId: string | null;
             readonly sandboxUrl: string | null;
+            readonly sandboxState?: components["schemas"]["SandboxState"] | null;
             /** @description Reserved for files that the agent works on. */
             readonly files: readonly unknown[];
             readonly createdAt: components["schemas"]["Timestamp"];
@@ -289,7 +294,7 @@ export interface components {
             readonly decision: components["schemas"]["Decision"];
             readonly by: string;
             readonly reason?: string | null;
-            /** @description Whether it is meant for every later call of this tool. */
+            /** @description Whether it is meant for every further call of this tool in this conversation. */
             readonly always?: boolean;
             /** @description The arguments that `always` is limited to. */
             readonly pattern?: {
@@ -346,7 +351,10 @@ export interface components {
             /** @enum {string} */
             readonly type: "generation.queued";
         } | {
-            /** @description An attempt starts: the model is called, or a worker has claimed the generation. */
+            /**
+             * @description An attempt begins: the model is called, or a worker has claimed the generation. After the tools of a round
+             *     it begins the next round.
+             */
             readonly payload: {
                 readonly model: string;
                 /** Format: int32 */
@@ -413,7 +421,27 @@ export interface components {
             /** @enum {string} */
             readonly type: "tool.start";
         } | {
-            /** @description A running tool wrote something. */
+            /** @description The answer of this round is complete: nothing in it can be retracted any more. */
+            readonly payload: {
+                /** Format: int32 */
+                readonly round: number;
+                /** @description Why the model stopped, if it asked for no tools: only the summary of the files is left to do. */
+                readonly finishReason?: string | null;
+            };
+            /** @enum {string} */
+            readonly type: "round.ended";
+        } | {
+            /** @description A tool call is about to run. Recorded before anything is started: an execution runs at most once by its id. */
+            readonly payload: {
+                readonly toolUseId: string;
+                readonly executionId: components["schemas"]["ExecutionId"];
+                /** @description Whether the tool changes nothing. */
+                readonly readOnly?: boolean;
+            };
+            /** @enum {string} */
+            readonly type: "tool.began";
+        } | {
+            /** @description A tool wrote something while it ran. */
             readonly payload: {
                 readonly toolUseId: string;
                 readonly stream: components["schemas"]["ToolStream"];
@@ -432,7 +460,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "tool.output";
         } | {
-            /** @description A tool has finished. Its result is added to the message of the call. */
+            /** @description A tool is done. Its result joins the message that called it. */
             readonly payload: {
                 /** @description The message of the call. */
                 readonly messageId: components["schemas"]["MessageId"];
@@ -445,6 +473,44 @@ export interface components {
             };
             /** @enum {string} */
             readonly type: "tool.end";
+        } | {
+            /** @description A tool that was running when its generation ended is dead. */
+            readonly payload: {
+                readonly toolUseId: string;
+                readonly executionId: components["schemas"]["ExecutionId"];
+            };
+            /** @enum {string} */
+            readonly type: "tool.stopped";
+        } | {
+            /** @description The sandbox of the conversation was made, paused, resumed, killed, found missing, or made again. */
+            readonly payload: {
+                readonly sandboxId: components["schemas"]["SandboxId"];
+                readonly state: components["schemas"]["SandboxState"];
+                readonly reason: string;
+            };
+            /** @enum {string} */
+            readonly type: "sandbox.changed";
+        } | {
+            /** @description The workspace was saved. */
+            readonly payload: {
+                readonly checkpointId: components["schemas"]["CheckpointId"];
+                /** Format: int64 */
+                readonly files: number;
+                /** Format: int64 */
+                readonly bytes: number;
+                /** @description What `git` or the manifest says about the workspace. */
+                readonly truth?: string | null;
+            };
+            /** @enum {string} */
+            readonly type: "checkpoint.taken";
+        } | {
+            /** @description The workspace could not be saved, or could not be restored from the checkpoint that is named. */
+            readonly payload: {
+                readonly reason: string;
+                readonly checkpointId?: components["schemas"]["CheckpointId"] | null;
+            };
+            /** @enum {string} */
+            readonly type: "checkpoint.failed";
         } | {
             /** @description A tool call waits for a person's decision. */
             readonly payload: {
@@ -464,7 +530,7 @@ export interface components {
                 readonly decision: components["schemas"]["Decision"];
                 readonly by: string;
                 readonly reason?: string | null;
-                /** @description Whether the decision is meant for every later call of this tool. */
+                /** @description Whether the decision holds for every further call of this tool in this conversation. */
                 readonly always?: boolean;
                 /** @description The arguments that `always` is limited to. */
                 readonly pattern?: {
@@ -666,7 +732,7 @@ export interface components {
             readonly reason: string | null;
             readonly errorMessage: string | null;
         };
-        /** @description An event with its position and its time. */
+        /** @description One event in its place. */
         readonly LogEvent: components["schemas"]["Event"] & {
             readonly seq: components["schemas"]["Seq"];
             /** @description When it happened. */
@@ -878,6 +944,19 @@ export interface components {
          * @enum {string}
          */
         readonly Role: "user" | "assistant" | "tool" | "system";
+        /** @description A tool call that is running. */
+        readonly RunningTool: {
+            readonly toolUseId: string;
+            readonly executionId: components["schemas"]["ExecutionId"];
+            readonly startedAt: components["schemas"]["Timestamp"];
+        };
+        /** @description A sandbox. A conversation has at most one at a time; a new one has a new id. */
+        readonly SandboxId: string;
+        /**
+         * @description What last happened to a sandbox.
+         * @enum {string}
+         */
+        readonly SandboxState: "created" | "resumed" | "paused" | "killed" | "lost" | "restored";
         /** @description The next attempt, and why the last one failed. */
         readonly ScheduledRetry: {
             /** Format: int32 */
@@ -917,8 +996,10 @@ export interface components {
             readonly model?: string | null;
             readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
             readonly whenBusy?: components["schemas"]["WhenBusy"];
-            /** @description This version runs no tools: must be empty. */
+            /** @description The tools that the model may ask for, out of `GET /v1/tools`. Without it, all of them. */
             readonly tools?: readonly string[] | null;
+            /** @description `false` for no sandbox, and so no tools. */
+            readonly sandbox?: boolean | null;
             /** @description Instructions for the model. */
             readonly system?: string | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
@@ -965,6 +1046,11 @@ export interface components {
         /** @description A conversation's title. */
         readonly Title: string;
         readonly ToolName: string;
+        /**
+         * @description How a tool ended, where that is not told by its result.
+         * @enum {string}
+         */
+        readonly ToolOutcome: "unknown";
         /** @description A tool that the model may call. */
         readonly ToolSpec: {
             readonly name: string;
@@ -1180,6 +1266,7 @@ export type TicketFor = components['schemas']['TicketFor'];
 export type Timestamp = components['schemas']['Timestamp'];
 export type Title = components['schemas']['Title'];
 export type ToolName = components['schemas']['ToolName'];
+export type ToolOutcome = components['schemas']['ToolOutcome'];
 export type ToolSpec = components['schemas']['ToolSpec'];
 export type ToolStream = components['schemas']['ToolStream'];
 export type ToolUseId = components['schemas']['ToolUseId'];

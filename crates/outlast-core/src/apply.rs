@@ -205,33 +205,15 @@ impl Generation {
                 self.progress.rounds.called(tool_use_id);
                 self.begin(entry, message_id, Role::Tool, vec![asked])
             }
-            Event::RoundEnded { finish_reason, .. } => {
-                self.settle(entry.seq, finish_reason.as_ref());
-                Vec::new()
-            }
-            Event::ToolBegan { .. } | Event::ToolOutput { .. } | Event::MessageAdded { .. } => {
-                self.progress.rounds.apply(entry);
-                Vec::new()
-            }
-            Event::SandboxChanged { state, .. } => {
-                self.progress.rounds.apply(entry);
-                self.sleep(*state);
-                Vec::new()
-            }
-            Event::ToolEnd { message_id, tool_use_id, result, is_error, .. } => {
-                self.progress.rounds.apply(entry);
-                let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
-                self.end_tool(message_id, Part::ToolResult { tool_use_id, content, is_error: *is_error })
-            }
-            Event::ApprovalRequested { .. } | Event::ApprovalResolved { .. } => {
-                self.apply_to_approvals(&entry.event);
-                Vec::new()
-            }
-            Event::Usage { input_tokens, output_tokens } => {
-                self.counters.input_tokens = self.counters.input_tokens.saturating_add(*input_tokens);
-                self.counters.output_tokens = self.counters.output_tokens.saturating_add(*output_tokens);
-                Vec::new()
-            }
+            Event::RoundEnded { .. }
+            | Event::ToolBegan { .. }
+            | Event::ToolOutput { .. }
+            | Event::MessageAdded { .. }
+            | Event::SandboxChanged { .. }
+            | Event::ToolEnd { .. }
+            | Event::ApprovalRequested { .. }
+            | Event::ApprovalResolved { .. }
+            | Event::Usage { .. } => self.apply_to_round(entry),
             Event::AttemptRetracted { message_ids, .. } => {
                 self.retract(message_ids);
                 Vec::new()
@@ -259,6 +241,40 @@ impl Generation {
             | Event::CheckpointTaken { .. }
             | Event::CheckpointFailed { .. }
             | Event::GenerationQueued { .. } => Vec::new(),
+        }
+    }
+
+    /// What happens to a round after the model has spoken.
+    fn apply_to_round(&mut self, entry: &Entry) -> Vec<Segment> {
+        match &entry.event {
+            Event::RoundEnded { finish_reason, .. } => {
+                self.settle(entry.seq, finish_reason.as_ref());
+                Vec::new()
+            }
+            Event::ToolBegan { .. } | Event::ToolOutput { .. } | Event::MessageAdded { .. } => {
+                self.progress.rounds.apply(entry);
+                Vec::new()
+            }
+            Event::SandboxChanged { state, .. } => {
+                self.progress.rounds.apply(entry);
+                self.sleep(*state);
+                Vec::new()
+            }
+            Event::ToolEnd { message_id, tool_use_id, result, is_error, .. } => {
+                self.progress.rounds.apply(entry);
+                let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
+                self.end_tool(message_id, Part::ToolResult { tool_use_id, content, is_error: *is_error })
+            }
+            Event::ApprovalRequested { .. } | Event::ApprovalResolved { .. } => {
+                self.apply_to_approvals(&entry.event);
+                Vec::new()
+            }
+            Event::Usage { input_tokens, output_tokens } => {
+                self.counters.input_tokens = self.counters.input_tokens.saturating_add(*input_tokens);
+                self.counters.output_tokens = self.counters.output_tokens.saturating_add(*output_tokens);
+                Vec::new()
+            }
+            _ => Vec::new(),
         }
     }
 

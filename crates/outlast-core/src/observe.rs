@@ -60,40 +60,47 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
                 entries.of(generation, Event::ChatCancelled { reason: CancelReason::Abandoned });
             }
         }
+        of_agent => observe_agent(state, of_agent, rules, &mut entries),
+    }
+    entries.finish()
+}
+
+/// News about the rounds of an agent.
+fn observe_agent(state: &Conversation, report: Report, rules: &Rules, entries: &mut Entries) {
+    match report {
         Report::ToolsDue { generation } => {
             let running = in_tools(state, &generation).filter(|run| rounds::may_begin(state, run));
             if let Some(generation) = running {
                 for id in rounds::due(generation, rules) {
-                    rounds::admit(generation, id, &state.always, rules, &mut entries);
+                    rounds::admit(generation, id, &state.always, rules, entries);
                 }
             }
         }
         Report::RoundDone { generation } => {
             if let Some(generation) = in_tools(state, &generation).filter(|run| rounds::is_done(run)) {
-                rounds::next_round(generation, rules, &mut entries);
+                rounds::next_round(generation, rules, entries);
             }
         }
         Report::Ran(ran) => {
             if let Some(generation) = in_tools(state, &ran.generation) {
-                rounds::ran(generation, ran, rules, &mut entries);
+                rounds::ran(generation, ran, rules, entries);
             }
         }
         Report::Summarized { generation, changes } => {
             let running = in_phase(state, &generation, |phase| *phase == Phase::Running);
             let finishing = |run: &&Generation| run.progress.rounds.stage == Stage::Finishing;
             if let Some(generation) = running.filter(finishing) {
-                finishing::finish(state, generation, &changes, &mut entries);
+                finishing::finish(state, generation, &changes, entries);
             }
         }
         Report::Inspected { generation, truth } => {
             let running = in_phase(state, &generation, |phase| *phase == Phase::Running);
             if let Some(generation) = running.filter(|run| run.progress.rounds.resuming) {
-                resuming::go_on(state, generation, &truth, &mut entries);
+                resuming::go_on(state, generation, &truth, entries);
             }
         }
-        of_sandbox => observe_sandbox(state, of_sandbox, rules, &mut entries),
+        of_sandbox => observe_sandbox(state, of_sandbox, rules, entries),
     }
-    entries.finish()
 }
 
 /// News about the sandbox, its files and executions whose generation has ended.

@@ -379,7 +379,7 @@ impl Kept {
         };
         let mut found: Vec<&Document> = in_table
             .map(|(_, document)| document)
-            .filter(|document| matches(query, document) && !(query.unowned && is_owned(document)))
+            .filter(|document| page::matches(query, document) && !(query.unowned && is_owned(document)))
             .collect();
         match query.due_by {
             Some(_) => found.sort_by(|a, b| (a.due, &a.id).cmp(&(b.due, &b.id))),
@@ -393,16 +393,4 @@ impl Kept {
         }
         page
     }
-}
-
-fn matches(query: &Query, document: &Document) -> bool {
-    query.user.as_ref().is_none_or(|user| *user == document.user)
-        && query.conversation.as_ref().is_none_or(|conversation| *conversation == document.conversation)
-        && (query.statuses.is_empty() || query.statuses.contains(&document.status))
-        && query.request.as_ref().is_none_or(|request| *request == document.request)
-        && query.due_by.is_none_or(|by| document.due.is_some_and(|due| due <= by))
-        && query.after.as_ref().is_none_or(|(key, id)| match query.due_by {
-            Some(_) => (document.due, &document.id) > (Some(*key), id),
-            None => (document.order, &document.id) < (*key, id),
-        })
 }

@@ -127,3 +127,16 @@ impl ItemPage {
         ListedItems { items, next }
     }
 }
+
+/// Whether a list has this document, apart from who owns it.
+pub(crate) fn matches(query: &Query, document: &Document) -> bool {
+    query.user.as_ref().is_none_or(|user| *user == document.user)
+        && query.conversation.as_ref().is_none_or(|conversation| *conversation == document.conversation)
+        && (query.statuses.is_empty() || query.statuses.contains(&document.status))
+        && query.request.as_ref().is_none_or(|request| *request == document.request)
+        && query.due_by.is_none_or(|by| document.due.is_some_and(|due| due <= by))
+        && query.after.as_ref().is_none_or(|(key, id)| match query.due_by {
+            Some(_) => (document.due, &document.id) > (Some(*key), id),
+            None => (document.order, &document.id) < (*key, id),
+        })
+}

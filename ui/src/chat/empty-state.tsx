@@ -8,6 +8,8 @@ import { Icon } from "../shell/icon";
 import { Link } from "../shell/link";
 import { titleOf } from "../shell/title";
 
+/** Shown first where the server runs tools: within a minute a newcomer sees one run, and is asked about another. */
+const WITH_TOOLS = "/demo project";
 const EXAMPLES = [
   "Tell me what you do, in 400 words",
   "How do I get back to an answer after losing the network?",
@@ -23,7 +25,7 @@ export function EmptyState({ onSend }: { readonly onSend: (text: string) => void
         <p>Reload, close the tab or lose the network: the server finishes the answer and keeps it for you.</p>
       )}
       <ul className="examples" aria-label="Examples">
-        {EXAMPLES.map((example) => (
+        {(offered?.tools.length ? [WITH_TOOLS, ...EXAMPLES] : EXAMPLES).map((example) => (
           <li key={example}>
             <button type="button" className="example" onClick={() => onSend(example)}>
               {example}

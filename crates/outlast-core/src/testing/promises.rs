@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Entry, Event, GenerationId, MessageId, RequestId, Role};
+use crate::{Entry, Event, ExecutionId, GenerationId, MessageId, RequestId, Role};
 
 #[derive(Default)]
 struct Seen<'a> {
@@ -20,21 +20,11 @@ pub(crate) fn check_log(log: &[Entry]) {
     let mut opened: BTreeSet<&MessageId> = BTreeSet::new();
     let mut open: Option<(&GenerationId, &MessageId)> = None;
     let mut settled: BTreeSet<&MessageId> = BTreeSet::new();
-    let mut executions = BTreeSet::new();
-    let mut began = BTreeMap::new();
-    let mut lost = false;
+    let mut executions = Executions::default();
     for (index, entry) in log.iter().enumerate() {
         assert_eq!(entry.seq.0, index as u64 + 1, "seq has a gap");
         let (Some(id), Some(request)) = (&entry.generation, &entry.request) else {
-            let may = matches!(
-                entry.event,
-                Event::ConversationUpdated { .. }
-                    | Event::SandboxChanged { .. }
-                    | Event::CheckpointTaken { .. }
-                    | Event::CheckpointFailed { .. }
-                    | Event::ToolStopped { .. }
-            );
-            assert!(may, "{entry:?} has no generation");
+            assert!(may_stand_alone(&entry.event), "{entry:?} has no generation");
             continue;
         };
         let begins = matches!(entry.event, Event::MessageAdded { .. } | Event::GenerationQueued { .. });
@@ -43,6 +33,7 @@ pub(crate) fn check_log(log: &[Entry]) {
         assert!(!seen.ended, "{entry:?} after the end of {id}");
         seen.requests.insert(request);
         assert_eq!(seen.requests.len(), 1, "{id} must have one request");
+        executions.check(id, &entry.event);
         match &entry.event {
             Event::MessageAdded { message, .. } => {
                 assert_eq!((message.seq, message.created_at), (entry.seq, entry.ts));
@@ -72,15 +63,6 @@ pub(crate) fn check_log(log: &[Entry]) {
                 assert!(opened.insert(message_id), "{message_id} opened twice");
             }
             Event::RoundEnded { .. } => settled.extend(opened.iter().copied()),
-            Event::ToolBegan { tool_use_id, execution_id, read_only } => {
-                assert!(executions.insert(execution_id), "{execution_id} began twice");
-                let earlier = began.insert((id, tool_use_id), *read_only);
-                assert!(
-                    earlier != Some(false) || lost,
-                    "{tool_use_id} began twice in a sandbox that survived"
-                );
-            }
-            Event::SandboxChanged { state, .. } => lost |= state.is_gone(),
             Event::ToolEnd { message_id, .. } => assert!(opened.contains(message_id), "{entry:?}"),
             Event::AssistantSegmentEnded { message_id } => assert_eq!(open.take(), Some((id, message_id))),
             Event::AttemptRetracted { message_ids, .. } => {
@@ -96,6 +78,41 @@ pub(crate) fn check_log(log: &[Entry]) {
                 seen.ended = true;
                 open = open.filter(|(speaker, _)| *speaker != id);
             }
+            _ => {}
+        }
+    }
+}
+
+/// Whether an event may belong to the conversation alone.
+fn may_stand_alone(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::ConversationUpdated { .. }
+            | Event::SandboxChanged { .. }
+            | Event::CheckpointTaken { .. }
+            | Event::CheckpointFailed { .. }
+            | Event::ToolStopped { .. }
+    )
+}
+
+/// X8: no call that changes something begins twice in a sandbox that survived.
+#[derive(Default)]
+struct Executions<'a> {
+    ids: BTreeSet<&'a ExecutionId>,
+    began: BTreeMap<(&'a GenerationId, &'a str), bool>,
+    lost: bool,
+}
+
+impl<'a> Executions<'a> {
+    fn check(&mut self, generation: &'a GenerationId, event: &'a Event) {
+        match event {
+            Event::ToolBegan { tool_use_id, execution_id, read_only } => {
+                assert!(self.ids.insert(execution_id), "{execution_id} began twice");
+                let earlier = self.began.insert((generation, tool_use_id), *read_only);
+                let again = earlier == Some(false) && !self.lost;
+                assert!(!again, "{tool_use_id} began twice in a sandbox that survived");
+            }
+            Event::SandboxChanged { state, .. } => self.lost |= state.is_gone(),
             _ => {}
         }
     }

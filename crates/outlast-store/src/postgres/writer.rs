@@ -1,5 +1,7 @@
 //! The one task that writes for this instance: gathers appends, flushes them together, answers.
 
+mod refusal;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +10,8 @@ use deadpool_postgres::Object;
 use outlast_core::{ConversationId, Seq};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+
+use refusal::CloneRefusal;
 
 use super::batch::{self, Flushed, Guard};
 use super::connect::{Source, store_error};
@@ -387,22 +391,6 @@ impl Judged {
         }
         for (one, last) in self.conflicting {
             one.answer(result.clone_refusal().and(Err(AppendError::Conflict { last })));
-        }
-    }
-}
-
-/// The same answer for everybody in a flush.
-trait CloneRefusal {
-    fn clone_refusal(&self) -> Self;
-}
-
-impl CloneRefusal for Result<(), AppendError> {
-    fn clone_refusal(&self) -> Self {
-        match self {
-            Ok(()) => Ok(()),
-            Err(AppendError::Unavailable(why)) => Err(AppendError::Unavailable(why.clone())),
-            Err(AppendError::Unconfirmed(why)) => Err(AppendError::Unconfirmed(why.clone())),
-            Err(other) => Err(AppendError::Unavailable(other.to_string())),
         }
     }
 }

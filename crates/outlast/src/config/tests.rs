@@ -208,13 +208,29 @@ fn model_fields(kind: &str) -> Vec<String> {
     known.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
+/// Settings that are absent by default, each with a value that is accepted.
+const WITHOUT_DEFAULT: [(&str, &str); 5] = [
+    ("sandbox.cpu", "sandbox.cpu=1.5"),
+    ("agent.max_tokens", "agent.max_tokens=1000"),
+    ("agent.max_time", "agent.max_time=1h"),
+    ("tools.<name>.policy", "tools.bash.policy=allow"),
+    ("tools.<name>.rules", "tools.bash.rules=[{ match = { command = \"ls\" }, policy = \"allow\" }]"),
+];
+
 #[test]
 fn b7_the_documented_settings_and_defaults_match_the_code() {
     let (models, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
         documented().into_iter().partition(|(name, _)| name.starts_with("models."));
     let (jwt, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
         others.into_iter().partition(|(name, _)| name.starts_with("jwt."));
+    let (optional, others): (BTreeMap<_, _>, BTreeMap<_, _>) = others
+        .into_iter()
+        .partition(|(name, _)| WITHOUT_DEFAULT.iter().any(|(optional, _)| name == optional));
     assert_eq!(others, defaults());
+    assert_eq!(optional.len(), WITHOUT_DEFAULT.len(), "{optional:?}");
+    for (_, flag) in WITHOUT_DEFAULT {
+        load_flags(&[flag]).unwrap_or_else(|error| panic!("{flag}: {error:#}"));
+    }
     let error = told(load_flags(&["jwt.unknown=1"]));
     let fields: Vec<&str> = error.split_once("expected").unwrap().1.split('`').skip(1).step_by(2).collect();
     assert!(fields.len() == jwt.len(), "{fields:?}");
