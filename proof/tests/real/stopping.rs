@@ -60,16 +60,3 @@ async fn x6_health_and_readiness_respond() -> anyhow::Result<()> {
     }
     Ok(())
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn b7_settings_without_effect_are_named_in_one_line() -> anyhow::Result<()> {
-    let toml = "[sandbox]\nkind = \"local\"\n[tools.bash]\npolicy = \"ask\"\n\
-                [timeouts]\napproval_pause = \"5m\"\nsandbox_kill = \"24h\"\nunwatched = \"30m\"";
-    let server = Server::start(Options::default().toml(toml)).await?;
-    server.api().get("/readyz").await?.expect(200)?;
-    let log = server.last_errors();
-    let lines: Vec<&str> = log.lines().filter(|line| line.contains("without effect")).collect();
-    assert_eq!(lines.len(), 1, "{log}");
-    assert!(lines[0].ends_with("sandbox, tools, timeouts.approval_pause, timeouts.sandbox_kill"), "{log}");
-    Ok(())
-}

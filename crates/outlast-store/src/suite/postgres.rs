@@ -58,7 +58,7 @@ impl Server {
     /// Starts it again with what it has stored.
     pub fn resume(&mut self) {
         let script = r#""$0" -D "$1/data" -c listen_addresses=127.0.0.1 -p "$2" -c unix_socket_directories= \
-             -c max_connections=200 -c shared_buffers=32MB -c log_min_messages=fatal >"$1/log" 2>&1 &
+             -c max_connections=800 -c shared_buffers=32MB -c log_min_messages=fatal >"$1/log" 2>&1 &
              server=$!
              order=INT
              read order

@@ -21,7 +21,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 
 #[cfg(test)]
 pub(super) fn serialize<S: serde::Serializer>(bytes: &u64, serializer: S) -> Result<S::Ok, S::Error> {
-    let unit = UNITS.into_iter().find(|(_, unit)| bytes % unit == 0);
+    let unit = UNITS.into_iter().find(|(_, unit)| bytes.is_multiple_of(*unit));
     let (unit, size) = unit.expect("every number of bytes is divisible by 1");
     serializer.serialize_str(&format!("{}{unit}", bytes / size))
 }

@@ -58,7 +58,7 @@ exit $failed
 
 /// What the demo says next, or `None` if the user did not ask for an agent.
 pub(super) fn turn(context: &Context) -> Option<Turn> {
-    let question = context.messages.iter().rposition(|message| is_question(message))?;
+    let question = context.messages.iter().rposition(is_question)?;
     let asked = context.messages[question].text();
     let show = asked.trim().to_lowercase();
     let show = show.strip_prefix("/demo")?.trim();
