@@ -219,9 +219,6 @@ impl Generation {
                 Vec::new()
             }
             Event::RetryScheduled { .. } | Event::ChatInterrupted { .. } | Event::ChatResumed { .. } => {
-                if matches!(entry.event, Event::ChatResumed { .. }) {
-                    self.wake();
-                }
                 self.pause_or_go_on(entry);
                 self.streaming()
             }
@@ -362,6 +359,9 @@ impl Generation {
     }
 
     fn pause_or_go_on(&mut self, entry: &Entry) {
+        if matches!(entry.event, Event::ChatResumed { .. }) {
+            self.wake();
+        }
         let (progress, counters) = (&mut self.progress, &mut self.counters);
         match &entry.event {
             Event::RetryScheduled { attempt, delay_ms, reason } => {
