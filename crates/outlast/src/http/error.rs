@@ -38,6 +38,12 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, ProblemCode::InvalidJson, detail)
     }
 
+    /// Somebody else has claimed the generation, or nobody gave this lease.
+    pub(crate) fn wrong_lease() -> Problem {
+        let detail = "the lease is not the one of this generation and epoch: claim it again";
+        Problem::new(StatusCode::CONFLICT, ProblemCode::StaleProducer, detail)
+    }
+
     pub(crate) fn invalid(field: &str, detail: impl std::fmt::Display) -> Problem {
         let field = one_line(field);
         let detail = if field.is_empty() { detail.to_string() } else { format!("{field}: {detail}") };

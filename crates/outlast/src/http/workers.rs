@@ -253,7 +253,7 @@ async fn check_lease(
 ) -> Result<(), Problem> {
     let problem = match lease {
         Some(lease) if caller.app().auth().leases().fits(lease, id, epoch) => return Ok(()),
-        Some(_) => Problem::invalid("lease", "is not the lease of this generation and epoch"),
+        Some(_) => Problem::wrong_lease(),
         None if caller.principal().is_local() => return Ok(()),
         None => Problem::invalid("lease", "is missing: send the one that the claim returned"),
     };

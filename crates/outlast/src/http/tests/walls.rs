@@ -339,7 +339,7 @@ async fn b4_a_worker_with_a_key_needs_the_lease_of_its_claim() {
     let (_, new) = server.json_as(&workers[1], "post", &path("claim"), json!({})).await;
     let beat = |lease: &Value| json!({"epoch": new["epoch"], "lease": lease});
     for (lease, expected) in
-        [(&Value::Null, 422), (&old["lease"], 422), (&json!("x"), 422), (&new["lease"], 200)]
+        [(&Value::Null, 422), (&old["lease"], 409), (&json!("x"), 409), (&new["lease"], 200)]
     {
         let (status, reply) = server.json_as(&workers[0], "post", &path("heartbeat"), beat(lease)).await;
         assert_eq!(status, expected, "{lease}: {reply}");
