@@ -199,6 +199,7 @@ it("conversations are renamed and deleted, and model and theme chosen, with the 
   await page.keyboard.press("Escape");
   await until("the focus is back", async () => (await focused(page)) === "Delete Another name");
   await page.keyboard.press("Enter");
+  await page.locator("dialog[open]").waitFor();
   await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
