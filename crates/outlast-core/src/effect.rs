@@ -44,7 +44,7 @@ pub enum Effect {
         from: Option<CheckpointId>,
         to: CheckpointId,
     },
-    /// Ask the sandbox what is true: `git status` and the like.
+    /// Ask the sandbox about the state of its files, for example by `git status`.
     Inspect {
         generation: GenerationId,
         sandbox: SandboxId,

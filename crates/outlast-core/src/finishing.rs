@@ -7,7 +7,7 @@ use crate::ids::derived;
 use crate::message::plain_text;
 use crate::{ChangedFile, Conversation, Event, Generation, MessageId, files_summary_to_append};
 
-/// So many files a conversation lists: more than a person reads. The checkpoint has them all.
+/// The maximum number of files that a conversation lists: more than a person reads. The checkpoint has all of them.
 const FILES_MAX: usize = 500;
 
 /// The answer gets its summary and is complete.

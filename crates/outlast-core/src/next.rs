@@ -81,7 +81,7 @@ fn next_of_generation(state: &Conversation, around: &Surroundings<'_>) -> Next {
             Next::wake_at(earlier(limit, Some(silent)))
         }
         Phase::Running if generation.survives_its_owner() => {
-            // What runs in the sandbox is not lost with its owner. Whoever wants to be asked is asked all the same.
+            // What runs in the sandbox is not lost with its owner. In `ask` mode a person is asked anyway.
             if around.rules.ask_first() && before_this_owner(generation.progress.last_seq) {
                 return Next::report(Report::CallLost { generation: id() });
             }

@@ -13,11 +13,11 @@ use crate::{
     Recovery, Rules, RunEnd,
 };
 
-/// So many calls of one answer run. A model that asks for more has lost its way, and each of them is a message.
+/// The maximum number of calls that run for one answer. A model that asks for more has lost its way, and each of them is a message.
 const CALLS_PER_ROUND_MAX: usize = 128;
-/// So many read-only calls run side by side.
+/// The maximum number of read-only calls that run side by side.
 const SIDE_BY_SIDE_MAX: usize = 8;
-/// So much output of one execution is in the log, in bytes; all of it is in the sandbox. Every follower gets it.
+/// How much output of one execution goes into the log, in bytes; all of it is in the sandbox. Every follower gets it.
 pub(crate) const OUTPUT_BYTES_MAX: u64 = 256 * 1024;
 /// Ids of calls are repeated in every event about them.
 const CALL_ID_BYTES_MAX: usize = 64;

@@ -5,7 +5,6 @@
 
 mod input;
 pub mod inside;
-mod policy;
 mod result;
 
 use std::collections::BTreeMap;
@@ -17,7 +16,6 @@ use outlast_core::{ExecutionId, ToolSpec};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-pub use policy::{Policy, Rule, ToolPolicy};
 pub use result::{INLINE_MAX, ToolResult, collect};
 
 use crate::sandbox::{Execution, TOOL_INSIDE};

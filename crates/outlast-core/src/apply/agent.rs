@@ -8,9 +8,9 @@ use crate::{
     RetryOf, Sandbox, SandboxId, SandboxState, Segment, Seq, Timestamp,
 };
 
-/// So many failed generations hand their settled rounds on to the one that takes them up, ...
+/// How many failed generations can hand their settled rounds on to the one that continues them, ...
 const TAKEN_UP_MAX: usize = 16;
-/// ... and so many rounds: more than a model can read.
+/// ... and how many rounds: more than a model can read.
 const ROUND_ENDS_MAX: usize = 1024;
 
 impl Conversation {
