@@ -3,7 +3,7 @@
 DATA ?= outlast-data
 LISTEN ?= 127.0.0.1:8787
 
-.PHONY: help run build check test bench torture pictures
+.PHONY: help run build check test bench bench-postgres costs torture simulate pictures
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/'
@@ -28,8 +28,17 @@ test: ## everything: format, lints, all tests
 bench: ## measure against a bare relay and against Node with resumable-stream
 	./scripts/bench
 
+bench-postgres: ## measure the server on PostgreSQL, and PostgreSQL alone, against the targets
+	./scripts/bench-postgres
+
+costs: ## measure tools: sandboxes, checkpoints, rounds, and questions that wait for a person
+	./scripts/costs
+
 torture: ## kill the server hundreds of times and check that nothing was lost
 	./scripts/torture
+
+simulate: ## run three instances on a simulated store that fails, with 50,000 seeds
+	./scripts/simulate
 
 pictures: ## take the README's screenshots again, from the real program
 	./scripts/app

@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the benchmark needs beside the Rust tool chain: taskset, redis-server, and the packages of the
+# What the benchmark needs beside the Rust tool chain: taskset, redis-server, PostgreSQL, and the packages of the
 # Node candidate (which bring their own Node). Installs what is missing where it may, else names it.
 set -eu
 cd "$(dirname "$0")"
@@ -16,6 +16,7 @@ need() { # command, Debian package
 
 need taskset util-linux
 need redis-server redis-server
+test -d /usr/lib/postgresql || need initdb postgresql
 command -v npm >/dev/null || { echo "bench: npm is missing; install Node.js 20 or later" >&2; exit 1; }
 
 # Again only when the lock file is newer than what is installed.

@@ -1,4 +1,4 @@
-//! The processes of `make bench`: `upstream`, `floor` and `run`.
+//! The processes of `make bench`: `upstream`, `floor` and `run`. `store` measures a store alone.
 
 #![allow(clippy::print_stdout, reason = "these are tools: what they print is what they are for")]
 
@@ -7,6 +7,7 @@ mod floor;
 mod marker;
 mod run;
 mod script;
+mod store;
 mod upstream;
 
 use std::net::SocketAddr;
@@ -16,7 +17,8 @@ use anyhow::{Context, bail};
 const USAGE: &str = "usage:
   outlast-bench upstream [--listen 127.0.0.1:0]
   outlast-bench floor --upstream URL [--listen 127.0.0.1:0]
-  outlast-bench run [--only a,b] [--seconds S] [--candidates floor,outlast,node] [--outlast PATH] [--check]";
+  outlast-bench run [--only a,b] [--seconds S] [--candidates floor,outlast,outlast-postgres,node] [--outlast PATH] [--check]
+  outlast-bench store [--streams 200,1000] [--seconds S] [--check]";
 
 fn main() -> anyhow::Result<()> {
     let mut arguments = Arguments(std::env::args().skip(1).collect());
@@ -48,6 +50,14 @@ fn main() -> anyhow::Result<()> {
             run::prepare()?;
             let runtime = single_threaded()?;
             tokio::task::LocalSet::new().block_on(&runtime, run::run(options))
+        }
+        "store" => {
+            let streams = arguments.value("--streams")?.unwrap_or_else(|| "50,200,1000".to_owned());
+            let streams = streams.split(',').map(str::parse).collect::<Result<Vec<usize>, _>>()?;
+            let seconds = arguments.value("--seconds")?.map_or(Ok(10), |seconds| seconds.parse())?;
+            let check = arguments.flag("--check");
+            arguments.done()?;
+            single_threaded()?.block_on(store::run(&streams, seconds, check))
         }
         _ => bail!("{USAGE}"),
     }

@@ -13,6 +13,7 @@ async function size(entry) {
 const core = await size("index.ts");
 console.log(`@outlast/client        ${core} bytes (limit ${LIMIT_BYTES}), minified and gzipped`);
 console.log(`@outlast/client/list   ${await size("conversation-list.ts")} bytes, including the core`);
+console.log(`@outlast/client/notifications  ${await size("notifications.ts")} bytes, including the core`);
 console.log(`@outlast/client/react  ${await size("react/index.ts")} bytes, including everything but React`);
 if (core >= LIMIT_BYTES) {
   console.error("the core exceeds its budget");

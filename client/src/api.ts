@@ -6,12 +6,19 @@ export type {
   Capabilities,
   ConversationPage,
   EventPage,
+  FilePage,
   GenerationPage,
+  Instance,
   MessagePage,
   Model,
   Outcome,
+  Overview,
+  PutFile,
+  Seen,
   StartedGeneration,
+  ToolList,
   WhenBusy,
+  WorkspaceFile,
 } from "./generated/api.js";
 
 /** Every call can be aborted. */
@@ -23,6 +30,18 @@ export interface PageOptions extends CallOptions {
   /** The `nextCursor` of the previous page. */
   readonly cursor?: string | null;
   readonly limit?: number;
+}
+
+export interface ListConversations extends PageOptions {
+  /** Only the conversation with this key. */
+  readonly key?: string;
+  /** Only conversations whose metadata have this value in this field. One field at most. */
+  readonly metadata?: Readonly<Record<string, string>>;
+}
+
+export interface ListFiles extends PageOptions {
+  /** Compare with the files as they were before this generation. */
+  readonly since?: string;
 }
 
 export interface ListGenerations extends PageOptions {
@@ -59,7 +78,8 @@ export interface RetryOptions extends CallOptions, Optional<server.RetryGenerati
   readonly requestId?: string | undefined;
 }
 
-export interface Approval extends CallOptions, Optional<server.Decide, "hash" | "reason" | "always"> {
+export interface Approval
+  extends CallOptions, Optional<server.Decide, "hash" | "reason" | "always" | "pattern"> {
   readonly decision: server.Decision;
 }
 

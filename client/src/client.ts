@@ -98,8 +98,9 @@ export class OutlastClient {
   }
 
   /** Newest first. */
-  listConversations(options?: api.PageOptions): Promise<api.ConversationPage> {
-    return this.#get("/v1/conversations", options);
+  listConversations({ metadata, ...options }: api.ListConversations = {}): Promise<api.ConversationPage> {
+    const fields = Object.entries(metadata ?? {}).map(([field, value]) => [`metadata[${field}]`, value]);
+    return this.#get("/v1/conversations", { ...options, ...Object.fromEntries(fields) });
   }
 
   /** The view, with the newest messages. */
@@ -129,10 +130,65 @@ export class OutlastClient {
     this.#shared.news.tell({ type: "deleted", conversationId: id });
   }
 
+  // Files and tools
+
+  /** The workspace as of its newest checkpoint, in the order of paths. */
+  listFiles(id: string, options?: api.ListFiles): Promise<api.FilePage> {
+    return this.#get(pathOf("conversations", id, "files"), options);
+  }
+
+  /** A file's content; read it with `blob()`, `text()` or `body`. */
+  getFile(
+    id: string,
+    path: string,
+    options?: api.CallOptions & { readonly checkpoint?: string },
+  ): Promise<Response> {
+    return this.#download(filePath(id, path), options);
+  }
+
+  /** Puts a file into the workspace. Resolves when it is saved; refused while a tool runs. */
+  async putFile(
+    id: string,
+    path: string,
+    content: BodyInit,
+    { signal }: api.CallOptions = {},
+  ): Promise<api.PutFile> {
+    const options = { raw: content, signal };
+    return (await this.#shared.http.send("PUT", filePath(id, path), options, "application/json")).json();
+  }
+
+  /** Takes a file out of the workspace. Refused while a tool runs. */
+  async deleteFile(id: string, path: string, { signal }: api.CallOptions = {}): Promise<void> {
+    await this.#shared.http.send("DELETE", filePath(id, path), { signal }, "*/*");
+  }
+
+  /** A unified diff since the state before a generation; without one, every file is new. */
+  async getDiff(id: string, options?: api.CallOptions & { readonly since?: string }): Promise<string> {
+    return (await this.#download(pathOf("conversations", id, "diff"), options)).text();
+  }
+
+  /** The whole output of a tool call. */
+  getToolOutput(
+    generationId: string,
+    toolUseId: string,
+    options?: api.CallOptions & { readonly stream?: "stdout" | "stderr"; readonly offset?: number },
+  ): Promise<Response> {
+    return this.#download(pathOf("generations", generationId, "tools", toolUseId, "output"), options);
+  }
+
+  listTools(options?: api.CallOptions): Promise<api.ToolList> {
+    return this.#get("/v1/tools", options);
+  }
+
   // The server
 
   async listModels(options?: api.CallOptions): Promise<readonly api.Model[]> {
     return (await this.#get<{ data: readonly api.Model[] }>("/v1/models", options)).data;
+  }
+
+  /** What runs, waits and fails, of all users. Needs the scope `admin`. */
+  overview(options?: api.CallOptions): Promise<api.Overview> {
+    return this.#get("/v1/admin/overview", options);
   }
 
   /**
@@ -208,6 +264,10 @@ export class OutlastClient {
     return this.#shared.http.request("GET", path, { query, signal });
   }
 
+  #download(path: string, { signal, ...query }: api.CallOptions = {}): Promise<Response> {
+    return this.#shared.http.send("GET", path, { query, signal }, "*/*");
+  }
+
   #post<Body>(path: string, body: object, signal: AbortSignal | undefined): Promise<Body> {
     return this.#shared.http.request("POST", path, { body, signal, doneBefore });
   }
@@ -228,6 +288,10 @@ export class OutlastClient {
     this.#shared.news.tell({ type: "changed", conversationId: null });
     return outcome;
   }
+}
+
+function filePath(id: string, path: string): string {
+  return pathOf("conversations", id, "files", ...path.split("/"));
 }
 
 interface Named {

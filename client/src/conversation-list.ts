@@ -184,10 +184,13 @@ export class ConversationList extends Store<ConversationListSnapshot> {
       case "seen":
         this.#merge(news.conversation);
         break;
+      case "notified":
+        break;
     }
   }
 
   #merge(conversation: ConversationDocument): void {
+    if (conversation.parent) return; // lists leave sub-agents out
     if (this.#conversations.includes(this.#newer(conversation))) return;
     this.#conversations = this.#sorted([conversation], this.#conversations);
     this.changed();

@@ -18,6 +18,8 @@ import type { Content, PendingMessage, SendOptions } from "./pending.js";
 import { nothingThere, OutlastError } from "./problem.js";
 import { randomId } from "./random-id.js";
 import { Store } from "./store.js";
+import { collect, firstOpenCall } from "./tool-outputs.js";
+import type { ToolOutputs } from "./tool-outputs.js";
 import { emptyView } from "./view.js";
 import type { GenerationEnd, View } from "./view.js";
 
@@ -35,6 +37,8 @@ export interface ConversationSnapshot {
   readonly isGenerating: boolean;
   readonly lastEnd: GenerationEnd | null;
   readonly isLoadingOlder: boolean;
+  /** What running tools have written so far. */
+  readonly toolOutputs: ToolOutputs;
   /** Why the last action failed. The next action clears it. The error of a message goes with the message. */
   readonly error: OutlastError | null;
 }
@@ -52,6 +56,9 @@ export class Conversation extends Store<ConversationSnapshot> {
   #follower: Follower | null = null;
   #unwatch: () => void = () => {};
   #isLoadingOlder = false;
+  #toolOutputs: ToolOutputs = {};
+  /** Events that wait until what was written before them is read. */
+  #later: OutlastEvent[] | null = null;
   #error: OutlastError | null = null;
 
   /** Use `OutlastClient.conversation` or `newConversation`. */
@@ -185,6 +192,7 @@ export class Conversation extends Store<ConversationSnapshot> {
         run === "running" || run === "queued" || pending.some(({ status }) => status !== "failed"),
       lastEnd: view && view.lastEnd,
       isLoadingOlder: this.#isLoadingOlder,
+      toolOutputs: this.#toolOutputs,
       error: this.#error ?? pending.at(-1)?.error ?? null,
     };
   }
@@ -239,6 +247,7 @@ export class Conversation extends Store<ConversationSnapshot> {
     const view = applyAll(this.#view ?? emptyView("", ""), events);
     this.#view = view;
     this.#outbox.settle(events, view);
+    this.#hearTools(events, view);
     const { id: conversationId, currentGenerationId: generationId } = view.conversation;
     this.#shared.positions.note({ conversationId, generationId, seq: view.lastSeq });
     // Text does not change the list.
@@ -247,8 +256,42 @@ export class Conversation extends Store<ConversationSnapshot> {
     this.changed();
   }
 
+  #hearTools(events: readonly OutlastEvent[], view: View): void {
+    if (events.some(({ type }) => type === "snapshot")) {
+      const later: OutlastEvent[] = [];
+      this.#toolOutputs = {};
+      this.#later = later;
+      void this.#writtenBefore(view).then((before) => {
+        // Another snapshot may have arrived meanwhile.
+        if (this.#later !== later) return;
+        this.#later = null;
+        this.#toolOutputs = collect(this.#toolOutputs, [...before, ...later]);
+        this.changed();
+      });
+    } else if (this.#later) this.#later.push(...events);
+    else this.#toolOutputs = collect(this.#toolOutputs, events);
+  }
+
+  /** What tools that still run had written up to a snapshot. */
+  async #writtenBefore(view: View): Promise<readonly OutlastEvent[]> {
+    const events: OutlastEvent[] = [];
+    const first = firstOpenCall(view);
+    try {
+      for (let after = first?.seq; after && after < view.lastSeq; after = events.at(-1)?.seq) {
+        const { data } = await this.#client.getGenerationEvents(view.activeRun?.generationId ?? "", {
+          after,
+        });
+        if (!data.length) break;
+        events.push(...data);
+      }
+    } catch {
+      // Without it, the output starts where the page was opened; the tool's result has all of it.
+    }
+    return events.filter(({ seq }) => seq <= view.lastSeq);
+  }
+
   #hear(news: News): void {
-    if (news.type === "seen") return;
+    if (news.type === "seen" || news.type === "notified") return;
     if (news.type === "deleted") this.#shared.positions.forget(news.conversationId);
     if (news.conversationId !== this.#id) return;
     if (news.type === "changed") this.#follower?.wake();

@@ -21,14 +21,20 @@ export type ToolEvent = EventOf<
   | "tool.stopped"
   | "approval.requested"
   | "approval.resolved"
+  | "delegation.changed"
+  | "parent.told"
   | "sandbox.changed"
+  | "file.changed"
   | "checkpoint.taken"
   | "checkpoint.failed"
   | "round.ended"
 >;
 
+/** What the user is told while nobody watches. */
+export type NotificationEvent = EventOf<"notification.owed" | "notification.made">;
+
 /** The events that change a transcript or a run. */
-export type ChatEvent = Exclude<LogEvent, ToolEvent>;
+export type ChatEvent = Exclude<LogEvent, ToolEvent | NotificationEvent>;
 
 export function isEnd(event: OutlastEvent): event is EndEvent {
   return /^chat\.(done|error|cancelled)$/.test(event.type);

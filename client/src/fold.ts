@@ -5,16 +5,24 @@
  * leaves `messages` alone: its text goes into the overlay, which becomes the message when the segment closes.
  */
 
-import type { ChatEvent, ConversationUpdate, EndEvent, OutlastEvent, ToolEvent } from "./event.js";
+import type {
+  ChatEvent,
+  ConversationUpdate,
+  EndEvent,
+  NotificationEvent,
+  OutlastEvent,
+  ToolEvent,
+} from "./event.js";
 import type { ConversationStatus } from "./generation.js";
 import { addText, plainText, sign } from "./message.js";
 import type { Message, MessageStatus, Part } from "./message.js";
 import type { ActiveRun, GenerationEnd, QueuedRun, View } from "./view.js";
 
-type ToolEnd = (OutlastEvent & { readonly type: "tool.end" })["payload"];
+type ToolEnd = ToolEvent & { readonly type: "tool.end" };
 type Thinking = (OutlastEvent & { readonly type: "thinking.delta" })["payload"];
 type Asked = NonNullable<ActiveRun["pendingApprovals"]>;
 type Running = NonNullable<ActiveRun["runningTools"]>;
+type Delegations = NonNullable<ActiveRun["delegations"]>;
 
 /** Applies one event. This never fails, because the event already happened. */
 export function apply(before: View, event: OutlastEvent): View {
@@ -38,9 +46,17 @@ export function apply(before: View, event: OutlastEvent): View {
     case "tool.start":
       return ask(view, event);
     case "tool.end":
-      return finish(view, event.generationId, event.payload);
+      return finish(view, event);
     case "tool.began":
       return begin(view, event);
+    case "delegation.changed": {
+      const { toolUseId } = event.payload;
+      return delegate(view, event.generationId, (known) =>
+        known.some((one) => one.toolUseId === toolUseId)
+          ? known.map((one) => (one.toolUseId === toolUseId ? event.payload : one))
+          : [...known, event.payload],
+      );
+    }
     case "sandbox.changed":
       return changeSandbox(view, event);
     case "approval.requested":
@@ -65,7 +81,7 @@ export function apply(before: View, event: OutlastEvent): View {
       return end(view, event);
     default:
       // These, and events of a newer server, change only the position.
-      event satisfies ToolEvent | { readonly type: "usage" };
+      event satisfies ToolEvent | NotificationEvent | { readonly type: "usage" };
       return view;
   }
 }
@@ -86,7 +102,9 @@ function advance(view: View, { seq: lastSeq, ts, type }: OutlastEvent): View {
 function update(view: View, change: ConversationUpdate): View {
   const { title = view.conversation.title, metadata = view.conversation.metadata } = change;
   const files = change.files ?? view.conversation.files;
-  return { ...view, conversation: { ...view.conversation, title, metadata, files } };
+  const key = change.key ?? view.conversation.key;
+  const named = key === undefined ? {} : { key };
+  return { ...view, conversation: { ...view.conversation, title, metadata, files, ...named } };
 }
 
 function think(view: View, { messageId, text, signature }: Thinking): View {
@@ -111,6 +129,7 @@ function enqueue(view: View, event: ChatEvent & { readonly type: "generation.que
   const { generationId, requestId, payload } = event;
   if (generationId === null || requestId === null) return view;
   const queue = [...view.queue, { generationId, requestId, model: payload.model }];
+  if (payload.parent) view = { ...view, conversation: { ...view.conversation, parent: payload.parent } };
   return view.activeRun === null ? nextInTurn({ ...view, queue }) : counted({ ...view, queue });
 }
 
@@ -181,13 +200,34 @@ function ask(view: View, event: ChatEvent & { readonly type: "tool.start" }): Vi
 }
 
 /** The result is added to the message of the call. */
-function finish(
-  before: View,
-  generation: string | null,
-  { messageId, toolUseId, result, isError }: ToolEnd,
-): View {
-  const view = run(before, generation, (tools) => tools.filter((tool) => tool.toolUseId !== toolUseId));
-  const ended: Part = { type: "tool_result", toolUseId, content: result, isError };
+function finish(before: View, { generationId, payload, ts }: ToolEnd): View {
+  const { messageId, toolUseId, result: content, isError, exitCode, outcome } = payload;
+  let durationMs: number | undefined;
+  const ran = run(before, generationId, (tools) =>
+    tools.filter((tool) => {
+      if (tool.toolUseId !== toolUseId) return true;
+      durationMs = Math.max(0, Date.parse(ts) - Date.parse(tool.startedAt));
+      return false;
+    }),
+  );
+  let child: string | undefined;
+  const view = delegate(ran, generationId, (known) =>
+    known.filter((one) => {
+      if (one.toolUseId !== toolUseId) return true;
+      child = one.conversationId;
+      return false;
+    }),
+  );
+  const ended: Part = {
+    type: "tool_result",
+    toolUseId,
+    content,
+    isError,
+    ...(exitCode != null && { exitCode }),
+    ...(outcome != null && { outcome }),
+    ...(durationMs !== undefined && { durationMs }),
+    ...(child !== undefined && { conversationId: child }),
+  };
   const add = (message: Message) =>
     message.id === messageId ? { ...message, parts: [...message.parts, ended] } : message;
   return { ...view, messages: view.messages.map(add) };
@@ -197,10 +237,10 @@ function begin(
   view: View,
   { generationId, payload, ts: startedAt }: ToolEvent & { readonly type: "tool.began" },
 ): View {
-  const { toolUseId, executionId } = payload;
+  const { toolUseId, executionId, place } = payload;
   return run(view, generationId, (tools) => [
     ...tools.filter((tool) => tool.toolUseId !== toolUseId),
-    { toolUseId, executionId, startedAt },
+    { toolUseId, executionId, startedAt, ...(place && { place }) },
   ]);
 }
 
@@ -212,7 +252,20 @@ function run(view: View, generation: string | null, change: (tools: Running) => 
   return { ...view, activeRun: runningTools.length > 0 ? { ...rest, runningTools } : rest };
 }
 
-/** A run that waits for a person sleeps with its sandbox. What ran in one that is gone does not run any more. */
+/** Changes what is known of sub-agents, and the status with their questions. */
+function delegate(view: View, generation: string | null, change: (known: Delegations) => Delegations): View {
+  const active = view.activeRun;
+  if (active?.generationId !== generation) return view;
+  const { delegations: before = [], ...rest } = active as ActiveRun;
+  const delegations = change(before);
+  if (before.length === 0 && delegations.length === 0) return view;
+  const activeRun = delegations.length > 0 ? { ...rest, delegations } : rest;
+  const interrupted = active.status === "interrupted";
+  return turn({ ...view, activeRun }, generation, interrupted ? "interrupted" : "running");
+}
+
+/** A run that waits for a person is paused with its sandbox. What ran in a sandbox that is gone no longer runs;
+ * what runs elsewhere does. */
 function changeSandbox(
   before: View,
   { generationId, payload }: ToolEvent & { readonly type: "sandbox.changed" },
@@ -221,7 +274,7 @@ function changeSandbox(
   const isGone = sandboxState === "killed" || sandboxState === "lost";
   const conversation = { ...before.conversation, sandboxId: isGone ? null : sandboxId, sandboxState };
   let view: View = { ...before, conversation };
-  if (isGone) view = run(view, generationId, () => []);
+  if (isGone) view = run(view, generationId, (tools) => tools.filter((tool) => tool.place));
   const active = view.activeRun;
   const waits = active?.status === "awaiting_approval" || active?.status === "paused";
   if (!waits || active.generationId !== generationId) return view;
@@ -297,7 +350,8 @@ function turn(view: View, generation: string | null, to: "running" | "interrupte
   const run = view.activeRun;
   if (run === null || run.generationId !== generation) return view;
   const waiting = run.status === "paused" ? "paused" : "awaiting_approval";
-  const status = to === "running" && run.pendingApprovals ? waiting : to;
+  const asked = run.pendingApprovals ?? run.delegations?.some(({ state }) => state.approvals?.length);
+  const status = to === "running" && asked ? waiting : to;
   const generationStatus: ConversationStatus = status === "running" ? "generating" : status;
   const conversation = { ...view.conversation, generationStatus };
   const { retry: _, ...rest } = run;

@@ -3,7 +3,7 @@
 import type { ConversationStatus, GenerationStatus, PendingApproval } from "./generation.js";
 import type { Part } from "./message.js";
 import { partsOf } from "./view.js";
-import type { ScheduledRetry, View } from "./view.js";
+import type { ActiveRun, ScheduledRetry, View } from "./view.js";
 
 /** The current generation, or the last one. */
 export interface GenerationState {
@@ -32,7 +32,7 @@ export function generationOf(view: View): GenerationState | null {
     id,
     status,
     contentParts: said(view, id),
-    pendingApproval: pendingApprovals[0] ?? null,
+    pendingApproval: pendingApprovals[0] ?? questionOfChild(run),
     model,
     attempt,
     startedAt,
@@ -40,6 +40,16 @@ export function generationOf(view: View): GenerationState | null {
     endReason: end?.reason ?? null,
     errorMessage: end?.errorMessage ?? null,
   };
+}
+
+/** What a sub-agent asks, as if the run asked it: the decision is sent to the run. */
+function questionOfChild(run: ActiveRun | null): PendingApproval | null {
+  const questions = run?.delegations?.flatMap(({ state }) => state.approvals ?? []) ?? [];
+  // One whose arguments are too long is decided in the sub-agent's own conversation.
+  const question = questions.find(({ toolInput }) => toolInput !== null);
+  if (question === undefined) return null;
+  const { id: toolUseId, toolName, toolInput, hash } = question;
+  return { toolUseId, toolName, toolInput, hash };
 }
 
 /** Everything but the user's message. */

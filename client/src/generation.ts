@@ -1,4 +1,4 @@
-/** The documents of generations and conversations. */
+/** Generations and conversations as the server returns them. */
 
 import type { ConversationStatus } from "./generated/api.js";
 
@@ -13,7 +13,7 @@ export type {
   RetryOf,
 } from "./generated/api.js";
 
-/** The statuses of a conversation without an unfinished generation. */
+/** The statuses in which every generation of a conversation has ended. */
 const AT_REST: readonly ConversationStatus[] = ["idle", "complete", "cancelled", "error"];
 
 /** Whether a conversation has an unfinished generation. */

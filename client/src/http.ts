@@ -23,6 +23,8 @@ export interface HttpOptions {
 
 export interface RequestOptions {
   readonly body?: object;
+  /** A body that is not JSON. */
+  readonly raw?: BodyInit;
   readonly query?: object;
   readonly signal?: AbortSignal | undefined;
   /**
@@ -51,7 +53,7 @@ export class Http {
 
   /** One try. Fails with an `OutlastError`, or with the signal's reason. */
   async send(method: string, path: string, options: RequestOptions, accept: string): Promise<Response> {
-    const { body, query, signal = null } = options;
+    const { body, raw = null, query, signal = null } = options;
     const type = body && { "content-type": "application/json" };
     const headers = { accept, ...type, ...(await this.#options.headers()) };
     const init: RequestInit = {
@@ -59,7 +61,7 @@ export class Http {
       headers,
       signal,
       cache: "no-store",
-      body: body ? JSON.stringify(body) : null,
+      body: body ? JSON.stringify(body) : raw,
     };
     const response = await this.#options.fetch(this.url(path, query), init).catch((cause: unknown) => {
       signal?.throwIfAborted();

@@ -3,7 +3,14 @@ export type { ClientOptions } from "./options.js";
 export type * from "./api.js";
 export type { Conversation, ConversationSnapshot } from "./conversation.js";
 export { isEnd } from "./event.js";
-export type { ChatEvent, EndEvent, OutlastEvent, SnapshotEvent, ToolEvent } from "./event.js";
+export type {
+  ChatEvent,
+  EndEvent,
+  NotificationEvent,
+  OutlastEvent,
+  SnapshotEvent,
+  ToolEvent,
+} from "./event.js";
 export { apply, applyAll } from "./fold.js";
 export { isUnderWay } from "./generation.js";
 export type {
@@ -40,5 +47,6 @@ export type { ChannelLike } from "./news.js";
 export type { Schedule } from "./store.js";
 export type { Sink, Target, Transport } from "./transport.js";
 export type { SocketClass, SocketLike } from "./websocket-transport.js";
+export type { OutputPiece, ToolOutputs } from "./tool-outputs.js";
 export { emptyView, partsOf, textOf } from "./view.js";
 export type { ActiveRun, GenerationEnd, QueuedRun, View, ScheduledRetry } from "./view.js";

@@ -1,5 +1,5 @@
 /**
- * The rules of staying connected, as a pure function: no clock, no randomness, no network. The follower carries out
+ * The rules for staying connected, as a pure function: no clock, no randomness, no network. The follower carries out
  * the effects and reports the outcome.
  */
 
@@ -11,19 +11,20 @@ export const SILENCE_LIMIT_MS = 40_000;
 export const SUSPECT_MS = 20_000;
 /** The timeout for opening a connection. */
 export const CONNECT_LIMIT_MS = 10_000;
-/** Missed events arrive in a burst without an end marker. After this time it is taken to be over. */
+/** Missed events arrive in a burst without an end marker. After this long we assume that it is over. */
 export const CATCH_UP_MS = 400;
 /** A connection that lasted this long, or delivered events, was healthy: it resets the count of failures. */
 export const HEALTHY_AFTER_MS = 5_000;
-/** The longest first delay. It doubles with each failure. */
+/** The first delay is random, up to this. The bound doubles with each failure. */
 export const RETRY_BASE_MS = 500;
-/** The longest delay, unless the server asks for more. */
+/** The bound never exceeds this. What the server asks for is added. */
 export const RETRY_CAP_MS = 20_000;
 /** The longest delay that a server can ask for. */
 export const RETRY_AFTER_CAP_MS = 120_000;
-/** A page that was hidden for this long closes its stream. */
+/** A page that was hidden for this long closes its stream, unless `keep` is set. */
 export const HIDDEN_GRACE_MS = 60_000;
-/** A hidden page connects this often, because a generation without followers is cancelled after 30 minutes. */
+/** A hidden page connects this often, because a server cancels a generation that nobody follows, by default after
+ * 30 minutes. */
 export const PEEK_MS = 600_000;
 
 /** The state of a connection, with the reason if there is none. */
@@ -38,11 +39,11 @@ export type Connection =
   | {
       readonly type: "waiting";
       readonly because: "hidden" | "lost" | "refused";
-      /** For a person. */
+      /** Shown to a person. */
       readonly reason: string;
       readonly delayMs: number;
     }
-  /** The device reports no network. Tries again when it is online, and now and then before that. */
+  /** The device reports no network. Tries again when it is online, and occasionally before that. */
   | { readonly type: "offline"; readonly reason: string; readonly delayMs: number }
   /** Stopped, or refused for good: then `error` says why. */
   | { readonly type: "ended"; readonly error: OutlastError | null };
@@ -64,7 +65,7 @@ export type Why =
   | { readonly type: "gap"; readonly detail: string }
   | { readonly type: "refused"; readonly error: OutlastError };
 
-/** What arrived: only a keep-alive, events of the log, or a snapshot, after which nothing is missing. */
+/** What arrived: only a keep-alive, events of the log, or a snapshot, which replaces whatever was missed. */
 export type Heard = "nothing" | "events" | "snapshot";
 
 export type Timer = "retry" | "silence" | "settle" | "healthy" | "release";
@@ -73,14 +74,14 @@ export type Input =
   | { readonly type: "opened"; readonly number: number }
   | { readonly type: "heard"; readonly number: number; readonly what: Heard }
   | { readonly type: "closed"; readonly number: number; readonly why: Why }
-  /** A timer fires under its own name. */
+  /** A timer fired: the type is its name. */
   | { readonly type: Timer }
   | { readonly type: "online" }
   | { readonly type: "offline" }
   /** The page is visible again, or back from the page cache. */
   | { readonly type: "visible"; readonly silentMs: number }
   | { readonly type: "hidden" }
-  /** There is news, so do not wait. */
+  /** Something changed on the server: connect now instead of waiting. */
   | { readonly type: "wake" }
   /** A person asked to try again, whatever the state. */
   | { readonly type: "restart" }
@@ -96,9 +97,10 @@ export type Effect =
   | { readonly type: "set"; readonly timer: Timer; readonly delayMs: number };
 
 export interface Surroundings {
-  /** From 0 up to, but not including, 1. */
+  /** A random number from 0 up to, but not including, 1. */
   readonly chance: number;
-  /** Whether a hidden page keeps its stream: a generation runs, and connections are not scarce. */
+  /** Whether a hidden page keeps its stream: a generation is running, and the browser has connections to
+   * spare. */
   readonly keep: boolean;
   /** Whether events that were passed on cannot be taken back, so that starting over is impossible. */
   readonly final: boolean;
@@ -172,12 +174,12 @@ function isConnected(machine: Machine): boolean {
   return isOpen(machine) || machine.connection.type === "connecting";
 }
 
-/** Whether this is the current connection. */
+/** Whether this is the current connection, and it has not been closed. */
 export function isCurrent(machine: Machine, number: number): boolean {
   return number === machine.number && isConnected(machine);
 }
 
-/** Whether it waits for a reason that news does not change: the server asked for it, or the page is hidden. */
+/** Whether to keep waiting even if there is news: the server asked us to wait, or the page is hidden. */
 function isPatient({ connection, visible }: Machine): boolean {
   if (connection.type !== "waiting" || connection.because === "lost") return false;
   return connection.because === "refused" || !visible;

@@ -7,7 +7,9 @@ export type News =
   | { readonly type: "changed"; readonly conversationId: string | null }
   /** The current state of a conversation. */
   | { readonly type: "seen"; readonly conversation: ConversationDocument }
-  | { readonly type: "deleted"; readonly conversationId: string };
+  | { readonly type: "deleted"; readonly conversationId: string }
+  /** The list of notifications may have changed. */
+  | { readonly type: "notified" };
 
 /** What this needs of a `BroadcastChannel`. */
 export interface ChannelLike {

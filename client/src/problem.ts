@@ -50,12 +50,12 @@ export function networkError(detail: string, cause?: unknown): OutlastError {
   return new OutlastError({ status: 0, code: "network", detail }, null, cause);
 }
 
-/** The error of an action without an object, such as Stop while nothing runs. */
+/** The error of an action that has nothing to act on, such as Stop while nothing runs. */
 export function nothingThere(): OutlastError {
   return new OutlastError({
     status: 0,
     code: "nothing_there",
-    detail: "there is nothing to do here",
+    detail: "there is nothing to act on",
   });
 }
 

@@ -95,6 +95,7 @@ describe("a client", () => {
       name: "outlast",
       version: "unknown",
       user: "local",
+      scopes: [],
       background: true,
       backgroundJobs: false,
       chatCompletions: false,
@@ -105,6 +106,7 @@ describe("a client", () => {
       store: "unknown",
       models: [],
       tools: [],
+      toolServersUnavailable: [],
       approvals: false,
       sandbox: "none",
       notifications: false,
@@ -132,6 +134,23 @@ describe("a client", () => {
     await client.conversation("conv_1").rename(null);
     await conversationList(client).rename("conv_1", null);
     expect(bodies).toEqual([{ title: null }, { title: null }]);
+  });
+
+  it("puts and deletes files by their path", async () => {
+    const seen: unknown[] = [];
+    const saved = { path: "a b/c", size: 2, hash: "0", change: "added", checkpoint: "cp_1" };
+    const { client } = scene(({ method, path, init }) => {
+      seen.push([method, path, init.body]);
+      return method === "PUT" ? saved : new Response(null, { status: 204 });
+    });
+    const content = new Uint8Array([1, 2]);
+    expect(await client.putFile("conv_1", "a b/c", content)).toEqual(saved);
+    await client.deleteFile("conv_1", "a b/c");
+    const path = "/v1/conversations/conv_1/files/a%20b/c";
+    expect(seen).toEqual([
+      ["PUT", path, content],
+      ["DELETE", path, null],
+    ]);
   });
 
   it("calls the token function before every request", async () => {

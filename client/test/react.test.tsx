@@ -268,6 +268,6 @@ describe("a component", () => {
   });
 
   it("without a provider says what is missing", () => {
-    expect(() => renderToString(<Chat id="conv_1" />)).toThrow("needs an <OutlastProvider");
+    expect(() => renderToString(<Chat id="conv_1" />)).toThrow("must be used inside <OutlastProvider");
   });
 });

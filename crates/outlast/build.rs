@@ -1,5 +1,5 @@
 //! Embeds the web app in the binary: the files that `npm run build` left in `ui/dist`, as a table of paths and
-//! contents.
+//! contents. Also notes the commit, for `outlast --version`.
 //!
 //! Without them the server has no web app; `make` builds the app first.
 
@@ -7,6 +7,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 fn main() {
+    note_commit();
     let root = Path::new(&std::env::var("CARGO_MANIFEST_DIR").expect("set by cargo")).join("../../ui/dist");
     // Watched even while it is missing, so that the first build of the app is noticed.
     println!("cargo:rerun-if-changed={}", root.display());
@@ -37,4 +38,22 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
             files.push(path);
         }
     }
+}
+
+/// From `OUTLAST_COMMIT`, for a build without a repository, or else from git.
+fn note_commit() {
+    println!("cargo:rerun-if-env-changed=OUTLAST_COMMIT");
+    // The log of HEAD changes with every commit. A file that is missing would cause a build each time.
+    if let Some(log) = git(&["rev-parse", "--git-path", "logs/HEAD"]).filter(|log| Path::new(log).exists()) {
+        println!("cargo:rerun-if-changed={log}");
+    }
+    let given = std::env::var("OUTLAST_COMMIT").ok().filter(|commit| !commit.is_empty());
+    let commit = given.or_else(|| git(&["rev-parse", "--short=12", "HEAD"]));
+    println!("cargo:rustc-env=OUTLAST_COMMIT={}", commit.as_deref().unwrap_or("unknown commit"));
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = std::process::Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+    (output.status.success() && !text.is_empty()).then_some(text)
 }

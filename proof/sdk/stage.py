@@ -1,4 +1,4 @@
-"""Starts upstreams, a server and a proxy that cuts connections, then runs the tests of both libraries."""
+"""Starts upstreams, a server and a proxy that cuts connections, then runs the tests of all libraries."""
 
 import os
 import re
@@ -78,8 +78,9 @@ def main():
         stage = {"OUTLAST_URL": server.url, "CUT_URL": cut.url, "TOOLSMITH_URL": toolsmith.url}
         # No request may leave this machine, whatever proxies the environment names.
         environment = {**os.environ, **stage, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
-        node = [HERE / "node_modules/.bin/node", "--test", HERE / "sdk.test.mjs"]
-        proofs = [node, [sys.executable, HERE / "sdk_test.py"]]
+        node = [HERE / "node_modules/.bin/node", "--test"]
+        tests = [HERE / "sdk.test.mjs", HERE / "inngest.test.mjs"]
+        proofs = [*([*node, test] for test in tests), [sys.executable, HERE / "sdk_test.py"]]
         try:
             failed = [proof for proof in proofs if subprocess.run(proof, env=environment).returncode != 0]
         finally:
@@ -87,7 +88,7 @@ def main():
             scripted.end()
     if failed:
         sys.exit(f"failed: {[str(proof[-1]) for proof in failed]}")
-    print("both libraries agree with Outlast")
+    print("all libraries agree with Outlast")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,12 @@
 //! A client of the native API.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
+use reqwest::header::AUTHORIZATION;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -18,11 +21,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(20);
 /// The pause between two attempts to reach a server that is down.
 pub(crate) const COME_BACK_AFTER: Duration = Duration::from_millis(15);
 
-/// A client of one server. Cheap to clone.
+/// A client of one server, or of several in turn. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Api {
     client: reqwest::Client,
-    base: String,
+    bases: Arc<[String]>,
+    requests: Arc<AtomicUsize>,
 }
 
 /// A response with its body.
@@ -86,13 +90,29 @@ impl Answer {
 
 impl Api {
     pub fn new(address: SocketAddr) -> anyhow::Result<Api> {
+        Api::in_turn(&[address])
+    }
+
+    /// Each request goes to the next of these servers, as behind a proxy.
+    pub fn in_turn(addresses: &[SocketAddr]) -> anyhow::Result<Api> {
         let client = reqwest::Client::builder().no_proxy().tcp_nodelay(true).build()?;
-        Ok(Api { client, base: format!("http://{address}") })
+        ensure!(!addresses.is_empty(), "a client needs a server");
+        let bases = addresses.iter().map(|address| format!("http://{address}")).collect();
+        Ok(Api { client, bases, requests: Arc::default() })
+    }
+
+    /// The same server, with a key in every request.
+    pub fn with_key(&self, key: &str) -> anyhow::Result<Api> {
+        let headers = [(AUTHORIZATION, format!("Bearer {key}").parse()?)].into_iter().collect();
+        let client =
+            reqwest::Client::builder().no_proxy().tcp_nodelay(true).default_headers(headers).build()?;
+        Ok(Api { client, ..self.clone() })
     }
 
     /// A request for the caller to complete.
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.client.request(method, format!("{}{path}", self.base))
+        let turn = self.requests.fetch_add(1, Ordering::Relaxed) % self.bases.len();
+        self.client.request(method, format!("{}{path}", self.bases[turn]))
     }
 
     /// Sends a request and reads the whole response.

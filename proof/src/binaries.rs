@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 const BUILD: &str = "cargo build -p outlast -p outlast-bench --features outlast/fault-points";
 
 /// The server.
-pub(crate) fn outlast() -> anyhow::Result<PathBuf> {
+pub fn outlast() -> anyhow::Result<PathBuf> {
     find("outlast", "OUTLAST_BIN")
 }
 

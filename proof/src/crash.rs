@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::api::Api;
 use crate::check::Case;
 use crate::server::Server;
 use crate::upstream::Upstream;
@@ -74,7 +75,7 @@ async fn finish(visits: &mut JoinSet<anyhow::Result<Case>>, cases: &mut Vec<Case
     Ok(())
 }
 
-/// Kills the server, and counts how often it died.
+/// Kills the server, and counts its deaths.
 async fn fall(server: &mut Server, blow: &Blow, deaths: &mut u64) -> anyhow::Result<()> {
     match blow {
         Blow::Kills(waits) => {
@@ -105,24 +106,18 @@ async fn fall(server: &mut Server, blow: &Blow, deaths: &mut u64) -> anyhow::Res
 impl Mix {
     /// Visitors of every kind: most get a plain answer, some an upstream that fails first, some send two
     /// messages, some cancel, and one gets an answer long enough to be settled in the store.
-    pub fn visitors(self, server: &Server, upstream: &Upstream, random: &mut fastrand::Rng) -> Vec<Visitor> {
+    pub fn visitors(self, api: &Api, upstream: &Upstream, random: &mut fastrand::Rng) -> Vec<Visitor> {
         let mut visitors: Vec<Visitor> = Vec::new();
         let mut answers = 0;
         while answers < self.generations {
-            let visitor = self.visitor(visitors.len(), server, upstream, random);
+            let visitor = self.visitor(visitors.len(), api, upstream, random);
             answers += visitor.scripts.len();
             visitors.push(visitor);
         }
         visitors
     }
 
-    fn visitor(
-        self,
-        number: usize,
-        server: &Server,
-        upstream: &Upstream,
-        random: &mut fastrand::Rng,
-    ) -> Visitor {
+    fn visitor(self, number: usize, api: &Api, upstream: &Upstream, random: &mut fastrand::Rng) -> Visitor {
         let script = |random: &mut fastrand::Rng| {
             let tokens = random.u64(20..=80);
             upstream.script(tokens).rate(tokens * 1_000 / self.millis.max(1))
@@ -137,7 +132,7 @@ impl Mix {
         };
         let cancels = number % 8 == 7;
         Visitor {
-            api: server.api().clone(),
+            api: api.clone(),
             scripts,
             readers: (self.readers / self.generations.max(1)).max(1),
             cancel_after: cancels.then(|| Duration::from_millis(random.u64(0..=self.millis))),

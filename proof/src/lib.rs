@@ -8,12 +8,17 @@ pub mod wait;
 
 pub mod canary;
 
-mod binaries;
+pub mod binaries;
 mod process;
+mod tools;
 
 pub mod server;
 pub mod upstream;
 
+pub mod cluster;
+mod wire;
+
+pub mod agent;
 pub mod api;
 pub mod script;
 pub mod sse;
@@ -30,4 +35,5 @@ pub mod worker;
 
 pub mod crash;
 pub mod faults;
+pub mod instances;
 pub mod torture;

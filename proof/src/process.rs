@@ -64,6 +64,11 @@ impl Process {
         bounded("getting ready", READY_WITHIN, line).await?
     }
 
+    /// All of its stderr.
+    pub(crate) fn said(&self) -> anyhow::Result<String> {
+        Ok(String::from_utf8_lossy(&std::fs::read(&self.errors)?).into_owned())
+    }
+
     pub(crate) fn pid(&self) -> anyhow::Result<u32> {
         self.child.id().context("the process has ended")
     }
@@ -78,10 +83,10 @@ impl Process {
         self.child.start_kill().ok(); // it may have ended before
     }
 
-    pub(crate) fn terminate(&self) -> anyhow::Result<()> {
+    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let pid = i32::try_from(self.pid()?)?;
         let pid = Pid::from_raw(pid).context("a pid is not zero")?;
-        Ok(kill_process(pid, Signal::TERM)?)
+        Ok(kill_process(pid, signal)?)
     }
 
     /// Waits until it ends by itself.
@@ -136,6 +141,16 @@ impl Process {
             anyhow::Ok(line.with_context(|| format!("no {name} in {io}"))?.trim().parse()?)
         };
         Ok((field("write_bytes:")?, field("wchar:")?))
+    }
+
+    /// The processor time that it has used, its own and the kernel's for it.
+    pub(crate) fn cpu_time(&self) -> anyhow::Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()?))?;
+        // The name in brackets may contain spaces; what follows does not.
+        let (_, fields) = stat.rsplit_once(") ").context("a stat has a name")?;
+        let mut ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u64>);
+        let (own, kernel) = (ticks.next().context("utime")??, ticks.next().context("stime")??);
+        Ok(Duration::from_millis((own + kernel) * 1_000 / rustix::param::clock_ticks_per_second()))
     }
 
     /// How many files and sockets it has open.

@@ -6,6 +6,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use rustix::process::Signal;
 use tempfile::TempDir;
 use tokio::process::Command;
 
@@ -13,6 +14,7 @@ use crate::api::Api;
 use crate::binaries;
 use crate::canary::{self, VARIABLE};
 use crate::process::Process;
+use crate::tools;
 use crate::upstream::Upstream;
 use crate::wait::bounded;
 
@@ -79,7 +81,7 @@ impl Options {
     }
 }
 
-/// A server. When dropped, it is killed, its data is searched for the key, and then deleted.
+/// A server. When dropped, it is killed with the tools that it left running, its data is searched for the key, and then deleted.
 pub struct Server {
     process: Process,
     address: SocketAddr,
@@ -91,11 +93,20 @@ pub struct Server {
 impl Server {
     /// Starts one and waits until it is ready.
     pub async fn start(options: Options) -> anyhow::Result<Server> {
+        Server::start_at_a_free_port(options, None).await
+    }
+
+    /// Starts one that dies at a fault point (`name:N`). It may die before it is ready, which is not an error.
+    pub async fn start_with_fault(options: Options, fault: &str) -> anyhow::Result<Server> {
+        Server::start_at_a_free_port(options, Some(fault)).await
+    }
+
+    async fn start_at_a_free_port(options: Options, fault: Option<&str>) -> anyhow::Result<Server> {
         let folder = TempDir::new()?;
         let mut last = None;
         for _ in 0..PORT_TRIES {
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, fastrand::u16(PORTS)));
-            let mut process = spawn(&options, folder.path(), address, None)?;
+            let mut process = spawn(&options, folder.path(), address, fault)?;
             match process.ready().await {
                 Ok(address) => {
                     let api = Api::new(address)?;
@@ -104,6 +115,10 @@ impl Server {
                 Err(error) => {
                     let said = process.last_errors();
                     let taken = said.contains("cannot listen");
+                    if fault.is_some() && !taken {
+                        let api = Api::new(address)?;
+                        return Ok(Server { process, address, options, folder, api });
+                    }
                     last = Some(error.context(said));
                     if !taken {
                         break;
@@ -132,6 +147,33 @@ impl Server {
     /// A client of it, which stays valid across restarts.
     pub fn api(&self) -> &Api {
         &self.api
+    }
+
+    /// A new key, from the command of the server under test.
+    pub async fn key(&self, user: &str, scopes: &str) -> anyhow::Result<String> {
+        let mut command = Command::new(program(&self.options)?);
+        command.args(["keys", "create", "--user", user, "--scopes", scopes, "--data"]).arg(self.data());
+        let output = command.output().await?;
+        if !output.status.success() {
+            bail!("no key: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    }
+
+    /// Revokes a key.
+    pub async fn revoke(&self, key: &str) -> anyhow::Result<()> {
+        let id = key.split('_').nth(1).context("a key")?;
+        let mut command = Command::new(program(&self.options)?);
+        let output = command.args(["keys", "revoke", id, "--data"]).arg(self.data()).output().await?;
+        if !output.status.success() {
+            bail!("not revoked: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(())
+    }
+
+    /// All that it wrote to stderr.
+    pub fn said(&self) -> anyhow::Result<String> {
+        self.process.said()
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -171,7 +213,16 @@ impl Server {
     }
 
     pub fn terminate(&self) -> anyhow::Result<()> {
-        self.process.terminate()
+        self.process.signal(Signal::TERM)
+    }
+
+    /// `SIGSTOP`: nothing of the process runs until it is thawed.
+    pub fn freeze(&self) -> anyhow::Result<()> {
+        self.process.signal(Signal::STOP)
+    }
+
+    pub fn thaw(&self) -> anyhow::Result<()> {
+        self.process.signal(Signal::CONT)
     }
 
     /// Sends SIGTERM and waits for a clean exit.
@@ -223,6 +274,11 @@ impl Server {
         self.process.written_bytes()
     }
 
+    /// The processor time that it has used.
+    pub fn cpu_time(&self) -> anyhow::Result<Duration> {
+        self.process.cpu_time()
+    }
+
     /// How many files and sockets it has open.
     pub fn open_files(&self) -> anyhow::Result<usize> {
         self.process.open_files()
@@ -232,10 +288,18 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.process.end();
+        tools::end_below(&self.data().join("sandboxes"));
         if !std::thread::panicking() {
             canary::must_not_be_in(&self.data());
             canary::must_not_be_in(self.folder.path());
         }
+    }
+}
+
+fn program(options: &Options) -> anyhow::Result<PathBuf> {
+    match &options.program {
+        Some(program) => Ok(program.clone()),
+        None => binaries::outlast(),
     }
 }
 
@@ -251,11 +315,7 @@ fn spawn(
 ) -> anyhow::Result<Process> {
     let config = folder.join("outlast.toml");
     std::fs::write(&config, &options.toml)?;
-    let program = match &options.program {
-        Some(program) => program.clone(),
-        None => binaries::outlast()?,
-    };
-    let mut command = Command::new(program);
+    let mut command = Command::new(program(options)?);
     command.arg("serve").arg("--config").arg(&config).arg("--data").arg(data(options, folder));
     if !options.arguments.iter().any(|argument| argument == "--listen") {
         command.arg("--listen").arg(address.to_string());

@@ -5,12 +5,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
+use crate::agent::deaths::{Executioner, Row, Table, Visits, points as agent_points};
 use crate::check::unchanged;
 use crate::crash::{Blow, Mix, strike};
 use crate::faults::{Reach, die_at, die_recovering, points};
 use crate::server::{Options, Server};
 use crate::upstream::Upstream;
 use crate::violation::Findings;
+
+/// Servers that run at a time while each step of a run is tried.
+const SERVERS: usize = 4;
 
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -26,6 +30,8 @@ pub struct Plan {
     pub program: Option<PathBuf>,
     /// Whether to test the fault points and recovery after the rounds.
     pub faults: bool,
+    /// Whether to kill runs with tools at every step.
+    pub agents: bool,
 }
 
 /// What was done, and the result.
@@ -42,6 +48,8 @@ pub struct Tally {
     /// Recoveries that were interrupted.
     pub recoveries: u64,
     pub findings: Findings,
+    /// Runs with tools.
+    pub agents: Table,
 }
 
 /// Runs the plan, and reports progress.
@@ -53,6 +61,9 @@ pub async fn torture(plan: &Plan, say: &mut dyn FnMut(String)) -> anyhow::Result
     if plan.faults {
         every_point(plan, &upstream, &mut random, &mut tally, say).await?;
         recoveries(plan, &upstream, &mut random, &mut tally, say).await?;
+    }
+    if plan.agents {
+        tally.agents = agents(plan, &upstream, say).await?;
     }
     Ok(tally)
 }
@@ -73,7 +84,7 @@ async fn kill_rounds(
     let mix = Mix { generations: plan.generations, readers: plan.readers, millis: 800 };
     for round in 1..=plan.rounds {
         let begun = Instant::now();
-        let visitors = mix.visitors(&server, upstream, random);
+        let visitors = mix.visitors(server.api(), upstream, random);
         let kills = if random.u8(0..4) == 0 { 2 } else { 1 };
         let waits: Vec<Duration> =
             (0..kills).map(|_| Duration::from_millis(random.u64(0..mix.millis))).collect();
@@ -143,4 +154,33 @@ async fn recoveries(
         tally.findings.add(outcome.findings);
     }
     Ok(())
+}
+
+/// Kills a run with tools at every visit of every point, and again during recovery; then a run with sub-agents.
+async fn agents(plan: &Plan, upstream: &Upstream, say: &mut dyn FnMut(String)) -> anyhow::Result<Table> {
+    let executioner = Executioner::new(upstream, plan.program.clone()).await?;
+    let mut table = Table::default();
+    for point in agent_points() {
+        let row = executioner.at(point, Visits::Every, SERVERS).await?;
+        if row.deaths == 0 {
+            bail!("{point} was not reached; is the server built with fault points?");
+        }
+        say(row.to_string());
+        row.differences.iter().for_each(|difference| say(difference.clone()));
+        table.rows.push(row);
+    }
+    for row in executioner.recovering(Visits::Every, SERVERS).await? {
+        say(row.to_string());
+        table.rows.push(row);
+    }
+    table.rows.push(executioner.again_and_again().await?);
+    let family = Executioner::of_family(upstream, plan.program.clone()).await?;
+    for point in ["append.before_commit", "record.durable", "record.visible", "work.begun", "work.done"] {
+        let row = family.at(point, Visits::Every, SERVERS).await?;
+        let row = Row { point: format!("sub-agents: {}", row.point), ..row };
+        say(row.to_string());
+        row.differences.iter().for_each(|difference| say(difference.clone()));
+        table.rows.push(row);
+    }
+    Ok(table)
 }

@@ -54,7 +54,18 @@ impl Upstream {
 
     /// The calls for a script.
     pub async fn calls(&self, script: &Script) -> anyhow::Result<Calls> {
-        let url = format!("http://{}/calls?seed={}", self.address, script.seed());
+        self.calls_of(script.seed()).await
+    }
+
+    /// The last request of an agent, as the upstream received it.
+    pub async fn asked(&self, seed: u64) -> anyhow::Result<serde_json::Value> {
+        let url = format!("http://{}/asked?seed={seed}", self.address);
+        Ok(self.client.get(url).send().await?.json().await?)
+    }
+
+    /// The calls for a seed.
+    pub async fn calls_of(&self, seed: u64) -> anyhow::Result<Calls> {
+        let url = format!("http://{}/calls?seed={seed}", self.address);
         Ok(self.client.get(url).send().await?.json().await?)
     }
 

@@ -30,10 +30,10 @@ impl Kind {
         (Kind::Gap, "gaps"),
         (Kind::Repeat, "repeats"),
         (Kind::WrongText, "wrong texts"),
-        (Kind::WithoutEnd, "without end"),
+        (Kind::WithoutEnd, "generations without an end"),
         (Kind::AfterEnd, "events after an end"),
-        (Kind::WrongDocument, "wrong documents"),
-        (Kind::Refused, "wrong refusals"),
+        (Kind::WrongDocument, "documents that disagree with the log"),
+        (Kind::Refused, "requests wrongly refused"),
     ];
 }
 

@@ -1,8 +1,8 @@
 /** Accessibility: keyboard only, screen reader, phone, light and dark. */
 
-import axe from "axe-core";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { barriers } from "./axe";
 import { agrees, say, sees, settled, until, words } from "./person";
 import { startStage } from "./stage";
 import type { Stage } from "./stage";
@@ -14,15 +14,6 @@ afterEach(() => expect(stage.complaints()).toEqual([]));
 
 const RICH =
   "# Title\n\nSome **words** and `code`, [a link](https://example.org).\n\n- a\n- b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```js\nlet a = 1;\n```\n";
-
-/** Serious and critical violations that axe-core finds. */
-async function barriers(page: Page): Promise<readonly string[]> {
-  await page.evaluate(axe.source);
-  const found = await page.evaluate(() => (globalThis as unknown as { axe: typeof axe }).axe.run(document));
-  return found.violations
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(" | ")}`);
-}
 
 describe.each(["light", "dark"] as const)("in %s", (colorScheme) => {
   it.each([1280, 390])("no page has an accessibility violation at %i pixels", async (width) => {

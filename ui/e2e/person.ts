@@ -117,7 +117,7 @@ export function words(count: number, from = 1): readonly string[] {
 export async function until<T>(
   what: string,
   probe: () => T | Promise<T>,
-  limitMs = 20_000,
+  limitMs = 45_000,
 ): Promise<NonNullable<T>> {
   const deadline = Date.now() + limitMs;
   for (;;) {

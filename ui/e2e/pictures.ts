@@ -3,6 +3,7 @@
 import type { Page } from "playwright-core";
 import { OutlastClient } from "@outlast/client";
 import type { OutlastEvent } from "@outlast/client";
+import { agentPictures } from "./agent-pictures";
 import type { Stage } from "./stage";
 import type { Script } from "./upstream";
 import { asks, startWorker } from "./worker";
@@ -70,6 +71,7 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
     ...statePictures(cast),
     ...actionPictures(stage, cast),
     ...listPictures(cast),
+    ...(await agentPictures(stage, client)),
     {
       name: "inspect",
       path: `/inspect/${await generationOf(cast.complete)}`,
@@ -78,9 +80,19 @@ export async function prepare(stage: Stage): Promise<readonly Picture[]> {
         await page.locator(".event-json").waitFor();
       },
     },
+    shows("operate", "/operate", ".operate-list"),
+    shows("approve-link", `/approve/${await notificationOf(stage, cast.approval)}`, ".approve-page pre"),
     shows("inspect-failed", `/inspect/${await generationOf(cast.failed)}`, ".event"),
     shows("inspect-interrupted", `/inspect/${await generationOf(cast.interrupted)}`, ".span"),
   ];
+}
+
+/** The notification about a question that nobody watched. */
+async function notificationOf(stage: Stage, conversation: string): Promise<string> {
+  const inbox = await fetch(`${stage.server.url}/v1/notifications`);
+  const { data } = (await inbox.json()) as { data: { id: string; conversationId: string; kind: string }[] };
+  const found = data.find((one) => one.conversationId === conversation && one.kind === "approval");
+  return found?.id ?? "none";
 }
 
 async function converse(stage: Stage, client: OutlastClient): Promise<Cast> {

@@ -43,7 +43,7 @@ const ARGS = [
 const LAUNCH = { executablePath: process.env["CHROMIUM"] ?? "/usr/bin/chromium", args: ARGS };
 
 /** What browsers log about a network that was cut. A test that cuts it allows this. */
-export const CUT = /net::ERR_|WebSocket connection to .* failed/;
+export const CUT = /net::ERR_|WebSocket connection to .* failed|error occurred when fetching the script/;
 
 export async function startStage(settings: Readonly<Record<string, string>> = {}): Promise<Stage> {
   const upstream = await startUpstream();
@@ -61,7 +61,7 @@ export async function startStage(settings: Readonly<Record<string, string>> = {}
   const browser = await chromium.launch(LAUNCH);
   const watched: Watched[] = [];
   const prepare = async (made: BrowserContext): Promise<BrowserContext> => {
-    made.setDefaultTimeout(20_000);
+    made.setDefaultTimeout(45_000);
     // Records what is copied instead of using the machine's clipboard.
     await made.addInitScript(() => {
       const copied: string[] = [];

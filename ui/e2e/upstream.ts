@@ -7,6 +7,10 @@ import type { AddressInfo } from "node:net";
 export interface Script {
   readonly thinking?: readonly string[];
   readonly pieces: readonly string[];
+  /** Tools that it asks for after the text, one list for each round. The round after the last has none. */
+  readonly calls?: readonly (readonly Call[])[];
+  /** What it says in the rounds after the first. */
+  readonly later?: readonly string[];
   /** Between two pieces. */
   readonly everyMs?: number;
   /** Waits here until the test says `go`. */
@@ -15,6 +19,11 @@ export interface Script {
   readonly fails?: { readonly times: number; readonly status: number; readonly retryAfter?: number };
   /** The first `times` calls fail after `after` pieces. */
   readonly breaks?: { readonly times: number; readonly after: number; readonly retryAfter?: number };
+}
+
+export interface Call {
+  readonly name: string;
+  readonly input: object;
 }
 
 export interface Upstream {
@@ -29,6 +38,7 @@ export interface Upstream {
 interface ChatMessage {
   readonly role: string;
   readonly content: unknown;
+  readonly tool_calls?: readonly unknown[];
 }
 
 interface Chat {
@@ -49,13 +59,10 @@ export async function startUpstream(): Promise<Upstream> {
       const script = scripts.get(name) ?? { pieces: ["I have ", "nothing to say."] };
       const call = (calls.get(name) ?? 0) + 1;
       calls.set(name, call);
-      await play(
-        script,
-        call,
-        begunBy(chat.messages.slice(asked + 1), script),
-        answer,
-        gates.get(name)?.passed,
-      );
+      const since = chat.messages.slice(asked + 1);
+      const round = since.filter(({ tool_calls }) => tool_calls !== undefined).length;
+      if (script.calls !== undefined) return void (await playRound(script, round, answer));
+      await play(script, call, begunBy(since, script), answer, gates.get(name)?.passed);
     });
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -74,6 +81,29 @@ export async function startUpstream(): Promise<Upstream> {
       await new Promise((resolve) => server.close(resolve));
     },
   };
+}
+
+/** A round of an agent: what it says, and the tools that it asks for. */
+async function playRound(script: Script, round: number, answer: ServerResponse): Promise<void> {
+  const calls = script.calls?.[round] ?? [];
+  answer.writeHead(200, { "content-type": "text/event-stream" });
+  const say = (delta: object, finish_reason: string | null = null): void =>
+    void answer.write(`data: ${JSON.stringify({ choices: [{ index: 0, delta, finish_reason }] })}\n\n`);
+  const pieces = round === 0 ? script.pieces : [script.later?.[round - 1] ?? ""];
+  for (const content of pieces) if (content !== "") say({ content });
+  for (const [index, { name, input }] of calls.entries())
+    say({
+      tool_calls: [
+        {
+          index,
+          id: `call_${round}_${index}`,
+          type: "function",
+          function: { name, arguments: JSON.stringify(input) },
+        },
+      ],
+    });
+  say({}, calls.length > 0 ? "tool_calls" : "stop");
+  answer.end("data: [DONE]\n\n");
 }
 
 async function play(

@@ -121,12 +121,31 @@ export async function prepare(stage: Stage): Promise<readonly Scene[]> {
       act: shows(".span"),
     },
     {
+      name: "approval",
+      path: `/c/${await agentAt(client)}`,
+      look: DESK,
+      act: shows(".approval button:enabled"),
+    },
+    {
       name: "phone",
       path: `/c/${branch}`,
       look: { ...PHONE, colorScheme: "dark" },
       act: shows(".md-code"),
     },
   ];
+}
+
+/** An agent that has written a program and asks before it runs it. */
+async function agentAt(client: OutlastClient): Promise<string> {
+  const { id } = await client.createConversation({ title: "Write a small program" });
+  const { generationId } = await client.startGeneration({
+    conversationId: id,
+    content: "/demo project",
+    model: "demo",
+  });
+  for await (const event of client.subscribeGeneration(generationId))
+    if (event.type === "approval.requested") break;
+  return id;
 }
 
 function pieces(text: string): readonly string[] {

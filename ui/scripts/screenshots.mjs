@@ -40,6 +40,8 @@ async function everyState() {
     OUTLAST_RETRY__BACKOFF: "60s",
     OUTLAST_MODELS__DEMO__PACE: "2ms",
     OUTLAST_TIMEOUTS__WORKER_SILENCE: "1s",
+    OUTLAST_TIMEOUTS__APPROVAL_PAUSE: "1s",
+    OUTLAST_AGENT__MAX_DEPTH: "1",
   });
   try {
     const pictures = await prepare(stage);

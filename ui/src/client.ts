@@ -7,7 +7,8 @@ const UNAUTHENTICATED = 401;
 const listeners = new Set<() => void>();
 let isLoginNeeded = false;
 
-const noticing: typeof fetch = async (input, init) => {
+/** As `fetch`, for calls that the client does not have. */
+export const noticing: typeof fetch = async (input, init) => {
   const response = await fetch(input, init);
   if (response.status === UNAUTHENTICATED && !isLoginNeeded) {
     isLoginNeeded = true;

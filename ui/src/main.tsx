@@ -11,8 +11,11 @@ import "./styles/shell.css";
 import "./styles/chat.css";
 import "./styles/messages.css";
 import "./styles/turn.css";
+import "./styles/tools.css";
+import "./styles/files.css";
 import "./styles/composer.css";
 import "./styles/login.css";
+import "./styles/notifications.css";
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("the page has no #root");

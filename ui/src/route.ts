@@ -4,24 +4,33 @@ import { useSyncExternalStore } from "react";
 
 export type Route =
   | { readonly type: "new" }
+  | { readonly type: "operate" }
   | { readonly type: "conversation"; readonly id: string }
-  | { readonly type: "inspect"; readonly generationId: string };
+  | { readonly type: "inspect"; readonly generationId: string }
+  /** The link of a notification that waits for a decision. */
+  | { readonly type: "approve"; readonly id: string };
 
 export function parseRoute(path: string): Route {
-  const [, kind, id] = /^\/(c|inspect)\/([^/]+)\/?$/.exec(path) ?? [];
+  if (/^\/operate\/?$/.test(path)) return { type: "operate" };
+  const [, kind, id] = /^\/(c|inspect|approve)\/([^/]+)\/?$/.exec(path) ?? [];
   if (id === undefined) return { type: "new" };
   const decoded = decode(id);
-  return kind === "c" ? { type: "conversation", id: decoded } : { type: "inspect", generationId: decoded };
+  if (kind === "inspect") return { type: "inspect", generationId: decoded };
+  return { type: kind === "c" ? "conversation" : "approve", id: decoded };
 }
 
 export function pathTo(route: Route): string {
   switch (route.type) {
     case "new":
       return "/";
+    case "operate":
+      return "/operate";
     case "conversation":
       return `/c/${encodeURIComponent(route.id)}`;
     case "inspect":
       return `/inspect/${encodeURIComponent(route.generationId)}`;
+    case "approve":
+      return `/approve/${encodeURIComponent(route.id)}`;
   }
 }
 

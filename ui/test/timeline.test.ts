@@ -73,3 +73,58 @@ describe("a replay", () => {
     expect(countAt(times, 9_999)).toBe(9);
   });
 });
+
+describe("the timeline of an agent", () => {
+  const call = { toolUseId: "a", toolName: "bash", toolInput: { command: "sh  test.sh" } };
+  const agent = [
+    event(0, "chat.started", { attempt: 1, model: "m", round: 1 }),
+    event(100, "tool.start", { ...call, messageId: "t" }),
+    event(200, "round.ended", { round: 1 }),
+    event(200, "approval.requested", call),
+    event(300, "sandbox.changed", { sandboxId: "s", state: "created", reason: "" }),
+    event(400, "sandbox.changed", { sandboxId: "s", state: "paused", reason: "" }),
+    event(900, "approval.resolved", { toolUseId: "a", decision: "approve", by: "ann" }),
+    event(950, "sandbox.changed", { sandboxId: "s", state: "resumed", reason: "" }),
+    event(1_000, "tool.began", { toolUseId: "a", executionId: "e" }),
+    event(1_500, "tool.end", { messageId: "t", toolUseId: "a", result: "no", isError: true, exitCode: 2 }),
+    event(1_600, "checkpoint.taken", { checkpointId: "cp", files: 2, bytes: 1_426 }),
+    event(1_700, "chat.started", { attempt: 2, model: "m", round: 2 }),
+    event(2_000, "chat.done", { finishReason: "stop" }),
+  ];
+
+  it("has bars for rounds, tools and waits for people", () => {
+    const { spans, rounds } = timelineOf(agent);
+    expect(rounds).toBe(2);
+    expect(
+      spans.map(({ kind, name, from, to, trouble }) => [
+        kind,
+        name,
+        from - START,
+        (to ?? 0) - START,
+        trouble,
+      ]),
+    ).toEqual([
+      ["attempt", "Round 1", 0, 200, null],
+      ["person", "Decision: bash: sh test.sh", 200, 900, null],
+      ["tool", "bash: sh test.sh", 1_000, 1_500, "Exit code 2."],
+      ["attempt", "Round 2", 1_700, 2_000, null],
+    ]);
+  });
+
+  it("has a line for the sandbox and one for its checkpoints", () => {
+    const [sandbox, checkpoints] = timelineOf(agent).lanes;
+    expect(
+      sandbox?.marks.map(({ name, tone, from, to }) => [name, tone, from - START, to && to - START]),
+    ).toEqual([
+      ["created", "live", 300, 400],
+      ["paused", "waits", 400, 950],
+      ["resumed", "live", 950, null],
+    ]);
+    expect(checkpoints?.marks.map(({ name }) => name)).toEqual(["2 files, 1,426 bytes"]);
+  });
+
+  it("ends what was open with the generation", () => {
+    const cut = [...agent.slice(0, 9), event(1_200, "chat.cancelled", { reason: "user" })];
+    expect(timelineOf(cut).spans.at(-1)).toMatchObject({ kind: "tool", to: START + 1_200 });
+  });
+});

@@ -8,7 +8,8 @@ use anyhow::Context;
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use super::process::{Process, SERVER_CORE, Start, free_port};
+use super::database::Database;
+use super::process::{Process, SERVER_CORE, Start};
 use super::usage;
 use super::wire::Connection;
 
@@ -19,17 +20,20 @@ pub(crate) enum Candidate {
     Floor,
     /// Outlast on SQLite, every event durable before it is shown.
     Outlast,
+    /// The same on PostgreSQL, which shares the server's core.
+    OutlastPostgres,
     /// `ai` + `resumable-stream` on Node, with Redis.
     Node,
 }
 
 impl Candidate {
-    pub(crate) const ALL: [Self; 3] = [Self::Floor, Self::Outlast, Self::Node];
+    pub(crate) const ALL: [Self; 4] = [Self::Floor, Self::Outlast, Self::OutlastPostgres, Self::Node];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Floor => "floor",
             Self::Outlast => "outlast",
+            Self::OutlastPostgres => "outlast-postgres",
             Self::Node => "node",
         }
     }
@@ -49,11 +53,13 @@ pub(crate) struct Programs {
     pub(crate) data: PathBuf,
 }
 
-/// A running candidate, with its Redis if it needs one.
+/// A running candidate, with the database that it needs.
 pub(crate) struct Server {
     pub(crate) candidate: Candidate,
     process: Process,
-    redis: Option<Process>,
+    /// A second instance on the same database.
+    beside: Option<Process>,
+    database: Database,
     folder: TempDir,
 }
 
@@ -65,46 +71,60 @@ impl Server {
         upstream: SocketAddr,
     ) -> anyhow::Result<Self> {
         let folder = tempfile::Builder::new().prefix("data-").tempdir_in(&programs.data)?;
-        let redis = match candidate {
-            Candidate::Node => Some(start_redis(folder.path()).await?),
-            Candidate::Floor | Candidate::Outlast => None,
-        };
-        let process = launch(candidate, programs, upstream, folder.path(), redis.as_ref()).await?;
-        Ok(Self { candidate, process, redis, folder })
+        let database = Database::of(candidate, folder.path()).await?;
+        let launch = Launch { candidate, name: candidate.name(), programs, upstream, folder: folder.path() };
+        let process = launch.start(&database).await?;
+        Ok(Self { candidate, process, beside: None, database, folder })
     }
 
-    /// Kills the server with SIGKILL and starts it again on its data. Redis keeps running, as on a machine of its own.
+    /// Adds a second instance on the same database and core.
+    pub(crate) async fn join(&mut self, programs: &Programs, upstream: SocketAddr) -> anyhow::Result<Client> {
+        let candidate = self.candidate;
+        let launch = Launch { candidate, name: "beside", programs, upstream, folder: self.folder.path() };
+        let beside = launch.start(&self.database).await?;
+        let client = Client { candidate, address: beside.address() };
+        self.beside = Some(beside);
+        Ok(client)
+    }
+
+    /// Kills the server with SIGKILL and starts it again on its data. A database keeps running, as on a machine of its own.
     pub(crate) async fn crash_and_restart(
         self,
         programs: &Programs,
         upstream: SocketAddr,
     ) -> anyhow::Result<Self> {
-        let Self { candidate, process, redis, folder } = self;
+        let Self { candidate, process, beside, database, folder } = self;
         process.kill().await?;
-        let process = launch(candidate, programs, upstream, folder.path(), redis.as_ref()).await?;
-        Ok(Self { candidate, process, redis, folder })
+        let launch = Launch { candidate, name: candidate.name(), programs, upstream, folder: folder.path() };
+        let process = launch.start(&database).await?;
+        Ok(Self { candidate, process, beside, database, folder })
     }
 
     /// Ends it and removes its data.
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
         self.process.kill().await?;
-        if let Some(redis) = self.redis {
-            redis.kill().await?;
+        if let Some(beside) = self.beside {
+            beside.kill().await?;
         }
+        self.database.stop().await?;
         self.folder.close()?;
         Ok(())
     }
 
-    /// CPU seconds so far: of the server alone, and together with its Redis.
+    /// CPU seconds so far: of the server alone, and together with its database.
     pub(crate) fn cpu_seconds(&self) -> (f64, f64) {
-        let alone = usage::cpu_seconds(self.process.pid());
-        (alone, alone + self.redis.as_ref().map_or(0.0, |redis| usage::cpu_seconds(redis.pid())))
+        let alone: f64 = self.instances().map(|process| usage::cpu_seconds(process.pid())).sum();
+        (alone, alone + self.database.pid().map_or(0.0, usage::cpu_seconds))
     }
 
-    /// Memory in kilobytes, with its Redis.
+    /// Memory in kilobytes, with its database.
     pub(crate) fn memory_kb(&self) -> f64 {
-        let redis = self.redis.as_ref().map_or(0.0, |redis| usage::memory_kb(redis.pid()));
-        usage::memory_kb(self.process.pid()) + redis
+        let alone: f64 = self.instances().map(|process| usage::memory_kb(process.pid())).sum();
+        alone + self.database.pid().map_or(0.0, usage::memory_kb)
+    }
+
+    fn instances(&self) -> impl Iterator<Item = &Process> {
+        [&self.process].into_iter().chain(&self.beside)
     }
 
     pub(crate) fn client(&self) -> Client {
@@ -112,63 +132,65 @@ impl Server {
     }
 }
 
-async fn start_redis(folder: &Path) -> anyhow::Result<Process> {
-    let port = free_port()?;
-    let arguments = ["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"];
-    Process::start(Start {
-        name: "redis",
-        core: SERVER_CORE,
-        program: Path::new("redis-server"),
-        arguments: arguments.map(str::to_owned).to_vec(),
-        environment: Vec::new(),
-        folder,
-        address: Some(SocketAddr::from(([127, 0, 0, 1], port))),
-    })
-    .await
-    .context("bench/setup.sh installs redis-server")
+/// One process of a candidate.
+struct Launch<'a> {
+    candidate: Candidate,
+    /// The name of its log.
+    name: &'a str,
+    programs: &'a Programs,
+    upstream: SocketAddr,
+    folder: &'a Path,
 }
 
-async fn launch(
-    candidate: Candidate,
-    programs: &Programs,
-    upstream: SocketAddr,
-    folder: &Path,
-    redis: Option<&Process>,
-) -> anyhow::Result<Process> {
-    let node = programs.node_folder.join("node_modules/.bin/node");
-    let (program, arguments, environment): (&Path, Vec<String>, Vec<(&'static str, String)>) = match candidate
-    {
-        Candidate::Floor => {
-            let arguments = ["floor", "--listen", "127.0.0.1:0", "--upstream", &format!("http://{upstream}")];
-            (&programs.bench, arguments.map(str::to_owned).to_vec(), Vec::new())
-        }
-        Candidate::Outlast => {
-            std::fs::write(folder.join("outlast.toml"), outlast_config(upstream))?;
-            let arguments =
-                ["serve", "--config", "outlast.toml", "--listen", "127.0.0.1:0", "--data", "outlast-data"];
-            let environment = vec![("BENCH_API_KEY", "none".to_owned())];
-            (&programs.outlast, arguments.map(str::to_owned).to_vec(), environment)
-        }
-        Candidate::Node => {
-            let redis = redis.map(Process::address).context("the Node candidate needs its Redis")?;
-            let script = programs.node_folder.join("server.mjs").display().to_string();
-            let environment = vec![
-                ("NODE_ENV", "production".to_owned()),
-                ("REDIS_URL", format!("redis://{redis}")),
-                ("UPSTREAM_URL", format!("http://{upstream}")),
-            ];
-            (&node, vec![script], environment)
-        }
-    };
-    let name = candidate.name();
-    Process::start(Start { name, core: SERVER_CORE, program, arguments, environment, folder, address: None })
-        .await
+impl Launch<'_> {
+    async fn start(&self, database: &Database) -> anyhow::Result<Process> {
+        let Launch { candidate, name, programs, upstream, folder } = *self;
+        let node = programs.node_folder.join("node_modules/.bin/node");
+        let (program, arguments, environment): (&Path, Vec<String>, Vec<(&'static str, String)>) =
+            match candidate {
+                Candidate::Floor => {
+                    let upstream = format!("http://{upstream}");
+                    let arguments = ["floor", "--listen", "127.0.0.1:0", "--upstream", &upstream];
+                    (&programs.bench, arguments.map(str::to_owned).to_vec(), Vec::new())
+                }
+                Candidate::Outlast | Candidate::OutlastPostgres => {
+                    std::fs::write(folder.join("outlast.toml"), outlast_config(upstream, database))?;
+                    let arguments = [
+                        "serve",
+                        "--config",
+                        "outlast.toml",
+                        "--listen",
+                        "127.0.0.1:0",
+                        "--data",
+                        "outlast-data",
+                    ];
+                    let environment = vec![("BENCH_API_KEY", "none".to_owned())];
+                    (&programs.outlast, arguments.map(str::to_owned).to_vec(), environment)
+                }
+                Candidate::Node => {
+                    let redis = database.redis().context("the Node candidate needs its Redis")?;
+                    let script = programs.node_folder.join("server.mjs").display().to_string();
+                    let environment = vec![
+                        ("NODE_ENV", "production".to_owned()),
+                        ("REDIS_URL", format!("redis://{redis}")),
+                        ("UPSTREAM_URL", format!("http://{upstream}")),
+                    ];
+                    (&node, vec![script], environment)
+                }
+            };
+        let core = SERVER_CORE;
+        Process::start(Start { name, core, program, arguments, environment, folder, address: None }).await
+    }
 }
 
 /// The default settings, except that one user may have as many live generations as the benchmark needs.
-fn outlast_config(upstream: SocketAddr) -> String {
+fn outlast_config(upstream: SocketAddr, database: &Database) -> String {
+    let store = match database.postgres() {
+        Some(url) => format!("[store]\nurl = \"{url}\"\n"),
+        None => String::new(),
+    };
     format!(
-        r#"[durability]
+        r#"{store}[durability]
 mode = "commit"
 [models.default]
 kind = "openai"
@@ -214,7 +236,7 @@ impl Client {
                 stream(&mut connection, &self.post("/api/chat", &body)).await?;
                 Ok((connection, name.to_owned()))
             }
-            Candidate::Outlast => {
+            Candidate::Outlast | Candidate::OutlastPostgres => {
                 let body = serde_json::json!({"content": script, "requestId": name});
                 let status = connection.request(&self.post("/v1/generations", &body)).await?;
                 let answer = connection.text().await?;
@@ -233,11 +255,20 @@ impl Client {
     pub(crate) async fn resume(&self, id: &str, after: u64) -> io::Result<Connection> {
         let path = match self.candidate {
             Candidate::Floor => return Err(io::Error::other("the floor does not support reconnecting")),
-            Candidate::Outlast => format!("/v1/generations/{id}/events?after={after}"),
+            Candidate::Outlast | Candidate::OutlastPostgres => {
+                format!("/v1/generations/{id}/events?after={after}")
+            }
             Candidate::Node => format!("/api/chat/{id}/stream"),
         };
         let mut connection = Connection::open(self.address).await?;
         stream(&mut connection, &self.get(&path)).await?;
+        Ok(connection)
+    }
+
+    /// Follows a generation from its beginning on a connection of which nothing but the head is read.
+    pub(crate) async fn stall(&self, id: &str) -> io::Result<Connection> {
+        let mut connection = Connection::open_small(self.address).await?;
+        stream(&mut connection, &self.get(&format!("/v1/generations/{id}/events"))).await?;
         Ok(connection)
     }
 

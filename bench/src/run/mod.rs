@@ -1,13 +1,14 @@
 //! The run: every workload with every candidate, one after the other, on one machine.
 
 mod candidate;
-mod meter;
+mod database;
+pub(crate) mod meter;
 mod process;
 mod reader;
 mod report;
 mod results;
 mod targets;
-mod usage;
+pub(crate) mod usage;
 mod watch;
 mod window;
 mod wire;
@@ -160,9 +161,9 @@ fn chosen_candidates(asked: Option<&str>, programs: &Programs) -> anyhow::Result
     if let Some(asked) = asked {
         let names: Vec<_> = asked.split(',').collect();
         chosen.retain(|candidate| names.contains(&candidate.name()));
-        ensure!(chosen.len() == names.len(), "candidates are floor,outlast,node");
+        ensure!(chosen.len() == names.len(), "candidates are floor,outlast,outlast-postgres,node");
     }
-    if chosen.contains(&Candidate::Outlast) {
+    if chosen.iter().any(|one| matches!(one, Candidate::Outlast | Candidate::OutlastPostgres)) {
         let outlast = &programs.outlast;
         ensure!(
             outlast.exists(),

@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
-/// The core of the server under test, and of its Redis if it has one.
+/// The core of the server under test, and of its database if it has one.
 pub(crate) const SERVER_CORE: usize = 0;
 /// The core of the upstream and the load generator.
 pub(crate) const LOAD_CORE: usize = 1;

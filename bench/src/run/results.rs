@@ -14,8 +14,8 @@ pub(crate) struct Row {
     pub(crate) streams: u64,
     /// CPU seconds per million tokens delivered, of the server side.
     pub(crate) cpu_per_million: Option<f64>,
-    /// The same without Redis; only where there is one.
-    pub(crate) cpu_per_million_without_redis: Option<f64>,
+    /// The same without Redis or PostgreSQL; only where there is one.
+    pub(crate) cpu_per_million_without_database: Option<f64>,
     pub(crate) tokens_per_second: Option<f64>,
     pub(crate) kilobytes_per_stream: Option<f64>,
     /// Everything that the server side holds under this load.
@@ -83,6 +83,17 @@ impl Check {
         let error =
             error.unwrap_or_else(|| format!("ended as {:?} with {} tokens", watch.end, watch.received));
         self.error.get_or_insert(error);
+    }
+
+    /// Counts the streams of another check, too.
+    pub(crate) fn add(&mut self, other: Check) {
+        self.expected += other.expected;
+        self.delivered += other.delivered;
+        self.missed += other.missed;
+        self.doubled += other.doubled;
+        self.complete += other.complete;
+        self.failed += other.failed;
+        self.error = self.error.take().or(other.error);
     }
 
     /// Every stream complete, nothing missed, nothing doubled.

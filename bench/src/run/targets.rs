@@ -12,6 +12,7 @@ pub(crate) struct Target {
 
 /// Limits for one number of streams at 50 tokens/s each.
 struct Steady {
+    candidate: &'static str,
     workload: &'static str,
     /// CPU per token, as a multiple of the floor's.
     cpu: f64,
@@ -20,11 +21,27 @@ struct Steady {
     kilobytes: Option<f64>,
 }
 
-const STEADY: [Steady; 3] = [
-    Steady { workload: "50 streams", cpu: 1.8, p50_ms: 25.0, p99_ms: 50.0, kilobytes: Some(200.0) },
-    Steady { workload: "200 streams", cpu: 1.5, p50_ms: 25.0, p99_ms: 50.0, kilobytes: None },
-    Steady { workload: "1000 streams", cpu: 1.2, p50_ms: 40.0, p99_ms: 90.0, kilobytes: Some(150.0) },
+const SQLITE: &str = "outlast";
+const POSTGRES: &str = "outlast-postgres";
+
+const STEADY: [Steady; 6] = [
+    steady(SQLITE, "50 streams", 1.8, [25.0, 50.0], Some(200.0)),
+    steady(SQLITE, "200 streams", 1.5, [25.0, 50.0], None),
+    steady(SQLITE, "1000 streams", 1.2, [40.0, 90.0], Some(150.0)),
+    steady(POSTGRES, "50 streams", 2.5, [40.0, 90.0], None),
+    steady(POSTGRES, "200 streams", 1.8, [40.0, 90.0], None),
+    steady(POSTGRES, "1000 streams", 1.4, [40.0, 90.0], None),
 ];
+
+const fn steady(
+    candidate: &'static str,
+    workload: &'static str,
+    cpu: f64,
+    [p50_ms, p99_ms]: [f64; 2],
+    kilobytes: Option<f64>,
+) -> Steady {
+    Steady { candidate, workload, cpu, p50_ms, p99_ms, kilobytes }
+}
 
 /// All promises, whether measured or not.
 pub(crate) fn judge(rows: &[Row]) -> Vec<Target> {
@@ -33,7 +50,10 @@ pub(crate) fn judge(rows: &[Row]) -> Vec<Target> {
     for steady in &STEADY {
         targets.extend(run.steady(steady));
     }
-    let flat = run.ratio("flat out", |row| row.tokens_per_second);
+    let elsewhere = run.of(POSTGRES, "1000 readers elsewhere", |row| row.latency_p99_ms);
+    let what = "p99 latency of 1,000 readers at another instance (outlast-postgres)";
+    targets.push(run.at_most(what, 150.0, " ms", elsewhere));
+    let flat = run.ratio(SQLITE, "flat out", |row| row.tokens_per_second);
     targets.push(run.at_least("tokens/s flat out, against the floor", 2.5, "×", flat));
     targets.push(run.nothing_lost("2000 streams"));
     for workload in ["log, finished", "log, live"] {
@@ -43,6 +63,12 @@ pub(crate) fn judge(rows: &[Row]) -> Vec<Target> {
     }
     let storm = run.outlast("1000 reconnects at once", |row| row.reconnect_p99_ms);
     targets.push(run.at_most("p99 of 1,000 reconnects at once", 150.0, " ms", storm));
+    let stalled = run.outlast("200 streams, 1000 stalled", |row| row.latency_p99_ms);
+    let alone = run.outlast("200 streams, none stalled", |row| row.latency_p99_ms);
+    let ratio = stalled.zip(alone).map(|(stalled, alone)| stalled / alone);
+    targets.push(run.at_most("p99 latency beside 1,000 stalled readers, against without", 1.1, "×", ratio));
+    let memory = run.outlast("200 streams, 1000 stalled", |row| row.kilobytes_per_stream);
+    targets.push(run.at_most("memory per stalled reader", 512.0, " kB", memory));
     targets.push(run.survives());
     targets.push(run.ahead_of_node());
     targets
@@ -58,26 +84,31 @@ impl Run<'_> {
     }
 
     fn outlast(&self, workload: &str, figure: Figure) -> Option<f64> {
-        figure(self.row(workload, "outlast")?)
+        self.of(SQLITE, workload, figure)
     }
 
-    fn ratio(&self, workload: &str, figure: Figure) -> Option<f64> {
-        Some(self.outlast(workload, figure)? / figure(self.row(workload, "floor")?)?)
+    fn of(&self, candidate: &str, workload: &str, figure: Figure) -> Option<f64> {
+        figure(self.row(workload, candidate)?)
+    }
+
+    fn ratio(&self, candidate: &str, workload: &str, figure: Figure) -> Option<f64> {
+        Some(self.of(candidate, workload, figure)? / figure(self.row(workload, "floor")?)?)
     }
 
     fn steady(&self, steady: &Steady) -> Vec<Target> {
-        let Steady { workload, cpu, p50_ms, p99_ms, kilobytes } = *steady;
-        let named = |what: &str| format!("{what} at {workload}");
-        let ratio = self.ratio(workload, |row| row.cpu_per_million);
-        let p50 = self.outlast(workload, |row| row.latency_p50_ms);
-        let p99 = self.outlast(workload, |row| row.latency_p99_ms);
+        let Steady { candidate, workload, cpu, p50_ms, p99_ms, kilobytes } = *steady;
+        let store = if candidate == POSTGRES { " (outlast-postgres)" } else { "" };
+        let named = |what: &str| format!("{what} at {workload}{store}");
+        let ratio = self.ratio(candidate, workload, |row| row.cpu_per_million);
+        let p50 = self.of(candidate, workload, |row| row.latency_p50_ms);
+        let p99 = self.of(candidate, workload, |row| row.latency_p99_ms);
         let mut targets = vec![
             self.at_most(&named("CPU per token, against the floor,"), cpu, "×", ratio),
             self.at_most(&named("p50 latency"), p50_ms, " ms", p50),
             self.at_most(&named("p99 latency"), p99_ms, " ms", p99),
         ];
         if let Some(limit) = kilobytes {
-            let memory = self.outlast(workload, |row| row.kilobytes_per_stream);
+            let memory = self.of(candidate, workload, |row| row.kilobytes_per_stream);
             targets.push(self.at_most(&named("memory per stream"), limit, " kB", memory));
         }
         targets

@@ -4,15 +4,15 @@ use std::fs;
 
 use rustix::param::clock_ticks_per_second;
 
-/// CPU seconds of a process and everything it started.
+/// CPU seconds of a process and everything it started, what has ended included.
 pub(crate) fn cpu_seconds(pid: u32) -> f64 {
     let ticks = clock_ticks_per_second() as f64;
-    family(pid).into_iter().map(|pid| cpu_ticks(pid).unwrap_or(0) as f64 / ticks).sum()
+    family(pid).into_iter().filter_map(cpu_ticks).map(|cpu| (cpu.own + cpu.ended) as f64 / ticks).sum()
 }
 
 /// CPU seconds of a process without its children.
 pub(crate) fn own_cpu_seconds(pid: u32) -> f64 {
-    cpu_ticks(pid).unwrap_or(0) as f64 / clock_ticks_per_second() as f64
+    cpu_ticks(pid).map_or(0, |cpu| cpu.own) as f64 / clock_ticks_per_second() as f64
 }
 
 /// Memory of a process and everything it started, in kilobytes (proportional set size).
@@ -33,11 +33,11 @@ pub(crate) fn core_seconds(core: usize) -> (f64, f64) {
     ((all - idle) / ticks, all / ticks)
 }
 
-/// The process and its descendants. Bounded: a candidate has a handful.
-fn family(pid: u32) -> Vec<u32> {
+/// The process and its descendants. Bounded: a candidate has a handful, and PostgreSQL one for each connection.
+pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut pids = vec![pid];
     let mut next = 0;
-    while next < pids.len() && pids.len() < 64 {
+    while next < pids.len() && pids.len() < 256 {
         let pid = pids[next];
         let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
         pids.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
@@ -46,12 +46,18 @@ fn family(pid: u32) -> Vec<u32> {
     pids
 }
 
-fn cpu_ticks(pid: u32) -> Option<u64> {
+struct Ticks {
+    own: u64,
+    /// Of children that have ended.
+    ended: u64,
+}
+
+fn cpu_ticks(pid: u32) -> Option<Ticks> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in parentheses, may contain anything; the fields are counted from its end.
     let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
     let time = |field: usize| fields.get(field)?.parse::<u64>().ok();
-    Some(time(11)? + time(12)?)
+    Some(Ticks { own: time(11)? + time(12)?, ended: time(13)? + time(14)? })
 }
 
 fn proportional_kb(pid: u32) -> Option<f64> {

@@ -92,6 +92,11 @@ impl Watch {
         self.goal = Some(self.received + tokens);
     }
 
+    /// Stops at the end only.
+    pub(crate) fn until_the_end(&mut self) {
+        self.goal = None;
+    }
+
     /// How many of the `tokens` of a stream are expected.
     pub(crate) fn wanted(&self, tokens: u64) -> u64 {
         self.goal.unwrap_or(tokens)

@@ -48,7 +48,7 @@ impl Window {
         if tokens > 0.0 {
             row.cpu_per_million = Some((cpu.1 - self.cpu.1) / tokens * 1e6);
             if cpu.0 != cpu.1 {
-                row.cpu_per_million_without_redis = Some((cpu.0 - self.cpu.0) / tokens * 1e6);
+                row.cpu_per_million_without_database = Some((cpu.0 - self.cpu.0) / tokens * 1e6);
             }
         }
         let passed = self.at.elapsed().as_secs_f64();

@@ -11,7 +11,7 @@ use std::pin::Pin;
 use std::task::{Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::clock;
 
@@ -28,6 +28,9 @@ const MAX_HEAD: usize = 64 * 1024;
 /// A response that is not a stream is an id or an error.
 const MAX_RESPONSE: usize = 1024 * 1024;
 
+/// The system takes at least twice as much, and without a limit it would take megabytes.
+const SMALL_BUFFER: u32 = 4096;
+
 thread_local! {
     /// The load generator has one thread, and a poll reads and decodes without waiting in between.
     static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; 64 * 1024]);
@@ -37,6 +40,14 @@ impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
+        Ok(Self { stream, rest: Vec::new(), body: Body::Ended })
+    }
+
+    /// A connection of a client that takes in as little as possible without being asked.
+    pub(crate) async fn open_small(address: SocketAddr) -> io::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(SMALL_BUFFER)?;
+        let stream = socket.connect(address).await?;
         Ok(Self { stream, rest: Vec::new(), body: Body::Ended })
     }
 

@@ -5,11 +5,15 @@ use std::sync::{Mutex, PoisonError};
 
 /// Seeds remembered. A run has a few thousand; beyond this, new seeds go uncounted.
 const MAX_SEEDS: usize = 200_000;
+/// Requests kept for tests that look at them.
+const MAX_KEPT: usize = 1_000;
 
 /// Counts per seed.
 #[derive(Default)]
 pub(crate) struct Calls {
     seeds: Mutex<HashMap<u64, Counts>>,
+    /// The last request of each agent that asked for it to be kept.
+    asked: Mutex<HashMap<u64, Vec<u8>>>,
 }
 
 #[derive(Default, Clone, Copy)]
@@ -35,6 +39,18 @@ impl Calls {
         let seeds = self.seeds.lock().unwrap_or_else(PoisonError::into_inner);
         let Counts { calls, live, closed_early } = seeds.get(&seed).copied().unwrap_or_default();
         format!(r#"{{"calls":{calls},"live":{live},"closed_early":{closed_early}}}"#)
+    }
+
+    pub(crate) fn keep(&self, seed: u64, body: &[u8]) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if asked.len() < MAX_KEPT || asked.contains_key(&seed) {
+            asked.insert(seed, body.to_vec());
+        }
+    }
+
+    pub(crate) fn kept(&self, seed: u64) -> Option<String> {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.get(&seed).map(|body| String::from_utf8_lossy(body).into_owned())
     }
 
     fn change<T>(&self, seed: u64, change: impl FnOnce(&mut Counts) -> T) -> Option<T> {

@@ -1,9 +1,10 @@
 //! A scripted OpenAI-compatible provider, as its own process.
 //!
 //! `POST /v1/chat/completions` plays the script found in the last user message (see [`Script`]);
-//! `GET /calls?seed=7` returns how often a seed was called. HTTP/1.1 is written by hand, because at
+//! `GET /calls?seed=7` returns how often a seed was called, and `GET /asked?seed=7` the last request of an [`Agent`]. HTTP/1.1 is written by hand, because at
 //! 100,000 tokens a second the cost of a framework would distort the measurement.
 
+mod agent;
 mod answer;
 mod calls;
 mod play;
@@ -18,6 +19,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use crate::script::{Fault, Script};
+use agent::Agent;
 use calls::Calls;
 use play::Finale;
 use request::{Request, RequestReader};
@@ -71,6 +73,12 @@ async fn answer(stream: &mut TcpStream, request: &Request, calls: &Calls) -> io:
             stream.write_all(&answer::json(200, &calls.report(seed), None)).await?;
             Ok(After::Keep)
         }
+        ("GET", "/asked") => {
+            let seed = query.strip_prefix("seed=").and_then(|seed| seed.parse().ok()).unwrap_or(0);
+            let kept = calls.kept(seed).unwrap_or_else(|| "null".to_owned());
+            stream.write_all(&answer::json(200, &kept, None)).await?;
+            Ok(After::Keep)
+        }
         _ => {
             stream.write_all(&answer::error(404, "not found", None)).await?;
             Ok(After::Keep)
@@ -86,6 +94,9 @@ async fn completion(stream: &mut TcpStream, request: &Request, calls: &Calls) ->
             return Ok(After::Keep);
         }
     };
+    if asked.text.starts_with(agent::PREFIX) {
+        return agent_round(stream, request, &asked, calls).await;
+    }
     let script = match Script::parse(&asked.text) {
         Ok(script) => script,
         Err(reason) => {
@@ -114,5 +125,37 @@ async fn completion(stream: &mut TcpStream, request: &Request, calls: &Calls) ->
             call.finished();
             Ok(After::Close)
         }
+    }
+}
+
+async fn agent_round(
+    stream: &mut TcpStream,
+    request: &Request,
+    asked: &request::Asked,
+    calls: &Calls,
+) -> io::Result<After> {
+    let agent = match Agent::parse(&asked.text) {
+        Ok(agent) => agent,
+        Err(reason) => {
+            stream.write_all(&answer::error(400, &reason, None)).await?;
+            return Ok(After::Keep);
+        }
+    };
+    if agent.keep {
+        calls.keep(agent.seed, &request.body);
+    }
+    let (number, round) = agent.round(asked.rounds);
+    let call = calls.begin(agent.seed_of(number));
+    if let Some(status) = round.failure(call.number()) {
+        stream.write_all(&answer::error(status, "scripted failure", None)).await?;
+        call.finished();
+        return Ok(After::Keep);
+    }
+    match agent::play(stream, number, round).await? {
+        Finale::Complete => {
+            call.finished();
+            Ok(After::Keep)
+        }
+        Finale::PeerLeft | Finale::Reset => Ok(After::Close),
     }
 }

@@ -79,7 +79,7 @@ impl Fault {
     }
 }
 
-async fn peer_left_before(stream: &TcpStream, due: Instant) -> bool {
+pub(super) async fn peer_left_before(stream: &TcpStream, due: Instant) -> bool {
     if due <= Instant::now() {
         return false;
     }
@@ -92,7 +92,7 @@ async fn peer_left_before(stream: &TcpStream, due: Instant) -> bool {
 
 /// Waits until the client closes its side. A client sends nothing during a response, so anything readable is
 /// either the end or a pipelined request, which nobody sends. Both count as leaving.
-async fn peer_left(stream: &TcpStream) {
+pub(super) async fn peer_left(stream: &TcpStream) {
     let mut byte = [0; 1];
     loop {
         if stream.readable().await.is_err() {
@@ -105,7 +105,7 @@ async fn peer_left(stream: &TcpStream) {
     }
 }
 
-const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
+pub(super) const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
     cache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n";
 
 /// The events of one call. What does not change between tokens is rendered once.
@@ -165,7 +165,7 @@ impl Frames {
 
 /// Wraps an event's data as one SSE event in one HTTP chunk, in place: the length comes first on the
 /// wire but is known last, so its four digits are filled in afterwards.
-fn chunk(out: &mut Vec<u8>, data: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn chunk(out: &mut Vec<u8>, data: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.extend_from_slice(b"0000\r\ndata: ");
     data(out);

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
+use super::agent::PREFIX;
 use crate::marker;
 
 /// A request with its whole body.
@@ -87,6 +88,8 @@ pub(crate) struct Asked {
     /// How many tokens of the answer the caller already has. A caller that continues an answer puts it after
     /// the user's message and gets the rest.
     pub(crate) already: u64,
+    /// How many answers with tool calls stand behind the user's message.
+    pub(crate) rounds: usize,
 }
 
 /// Reads a chat completion request, or says what is wrong with it.
@@ -95,15 +98,23 @@ pub(crate) fn asked(body: &[u8]) -> Result<Asked, String> {
     if !body.stream {
         return Err("only stream: true is scripted".to_owned());
     }
-    let position = body.messages.iter().rposition(|message| message.role == "user");
-    let position = position.ok_or("no user message")?;
+    let position = script_position(&body.messages).ok_or("no user message")?;
     let already = match body.messages.last() {
         Some(last) if last.role == "assistant" => {
             marker::last_index(&last.text()).map_or(0, |index| index + 1)
         }
         _ => 0,
     };
-    Ok(Asked { text: body.messages[position].text(), already })
+    let behind = &body.messages[position..];
+    let rounds = behind.iter().filter(|message| !message.tool_calls.is_empty()).count();
+    Ok(Asked { text: body.messages[position].text(), already, rounds })
+}
+
+/// The last message of the user. In a run with tools, the server adds messages of its own in that role.
+fn script_position(messages: &[Message]) -> Option<usize> {
+    let by_user = |message: &Message| message.role == "user";
+    let agent = messages.iter().rposition(|message| by_user(message) && message.text().starts_with(PREFIX));
+    agent.or_else(|| messages.iter().rposition(by_user))
 }
 
 #[derive(Deserialize)]
@@ -118,6 +129,8 @@ struct Message {
     role: String,
     #[serde(default)]
     content: Option<Content>,
+    #[serde(default)]
+    tool_calls: Vec<serde::de::IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -161,5 +174,14 @@ mod tests {
         let body = br#"{"stream":true,"messages":[{"role":"user","content":"tokens=9"},
             {"role":"assistant","content":"<0:5> <1:6> "}]}"#;
         assert_eq!(asked(body).unwrap().already, 2);
+    }
+
+    #[test]
+    fn the_rounds_of_an_agent_are_counted_behind_its_script() {
+        let body = br#"{"stream":true,"messages":[{"role":"user","content":"agent={}"},
+            {"role":"assistant","content":null,"tool_calls":[{}]},{"role":"tool","content":"x"},
+            {"role":"user","content":"[SESSION_RESUMED]"}]}"#;
+        let asked = asked(body).unwrap();
+        assert_eq!((asked.text.as_str(), asked.rounds), ("agent={}", 1));
     }
 }

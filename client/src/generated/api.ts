@@ -8,7 +8,7 @@ export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
         readonly Aborted: {
-            /** @description False if the job had ended before. */
+            /** @description False if the job had already ended. */
             readonly aborted: boolean;
         };
         /** @description What the problem is about; which of these are present depends on the code. */
@@ -68,7 +68,13 @@ export interface components {
             readonly pendingApprovals?: readonly components["schemas"]["Approval"][];
             /** @description The tool calls that are running, oldest first. */
             readonly runningTools?: readonly components["schemas"]["RunningTool"][];
+            /** @description The sub-agents that work for it, oldest first. */
+            readonly delegations?: readonly components["schemas"]["RunningDelegation"][];
             readonly retry?: components["schemas"]["ScheduledRetry"] | null;
+        };
+        readonly AllRead: {
+            /** @description How many were not read before. */
+            readonly read: number;
         };
         /** @description A batch is recorded as a whole or not at all. */
         readonly Append: {
@@ -93,6 +99,10 @@ export interface components {
             readonly hash?: string;
             readonly decided?: components["schemas"]["Decided"] | null;
         };
+        /** @description Glob patterns over arguments, by the argument's name. */
+        readonly ArgumentPatterns: {
+            readonly [key: string]: string;
+        };
         readonly Brief: {
             /** @description The model's name in the settings. For a worker's generation it may be any name. */
             readonly model: string;
@@ -105,18 +115,23 @@ export interface components {
             readonly producer?: components["schemas"]["Producer"] | null;
             /** @description The tools that the server offers to the model and runs itself, by name. With none there are no rounds. */
             readonly tools?: readonly string[];
+            /** @description The id of the API key that asked for it. Its tokens count against the limits of that key. */
+            readonly apiKeyId?: string | null;
+            readonly parent?: components["schemas"]["Parent"] | null;
         };
         /**
          * @description Why a generation was cancelled.
          * @enum {string}
          */
-        readonly CancelReason: "user" | "superseded" | "abandoned" | "dismissed";
+        readonly CancelReason: "user" | "superseded" | "abandoned" | "dismissed" | "parent_ended";
         /** @description What this server offers. A field that a client does not know may be ignored; one that is missing means "no". */
         readonly Capabilities: {
             readonly name: string;
             readonly version: string;
             /** @description The user that this request was made as. */
             readonly user: string;
+            /** @description What the credential of this request allows: `read`, `write`, `approve`, `produce`, `admin`. */
+            readonly scopes: readonly string[];
             /** @description Generations continue without their clients. */
             readonly background: boolean;
             /** @description `GET /v1/jobs/{id}` and `background: true` in chat completions. */
@@ -133,17 +148,23 @@ export interface components {
             readonly durability: components["schemas"]["Durability"];
             /** @description The kind of store, as in the setting `store.url`. */
             readonly store: string;
-            /** @description The models by name; the first message of a conversation may choose one. */
+            /** @description The names of the models; every start may choose one. */
             readonly models: readonly string[];
-            /** @description The tools that the server runs itself. */
+            /** @description The names of the tools that the server offers. */
             readonly tools: readonly string[];
+            /** @description The names of MCP servers whose tools cannot be called now; `GET /v1/tools` says why. */
+            readonly toolServersUnavailable: readonly string[];
             /** @description Tool calls can wait for a person's decision. */
             readonly approvals: boolean;
             /** @description Where tools run. */
             readonly sandbox: string;
-            /** @description The server notifies users who are not watching when a generation ends. */
+            /** @description Why there is no sandbox, and so none of the tools that run in one. Absent if there is one. */
+            readonly toolsProblem?: string | null;
+            /** @description The server notifies users who are not watching. */
             readonly notifications: boolean;
         };
+        /** @enum {string} */
+        readonly Change: "added" | "modified" | "deleted";
         /** @description OpenAI's fields that Outlast uses, Outlast's own fields, and the options for the upstream. */
         readonly ChatCompletion: {
             readonly model?: string | null;
@@ -164,6 +185,17 @@ export interface components {
         };
         /** @description The files of a workspace at one moment. */
         readonly CheckpointId: string;
+        /** @description A question that a child asks a person. It can be decided in the child, or in any parent above it by its `id`. */
+        readonly ChildQuestion: {
+            readonly id: string;
+            readonly conversationId: components["schemas"]["ConversationId"];
+            readonly generationId: components["schemas"]["GenerationId"];
+            readonly toolUseId: string;
+            readonly toolName: string;
+            /** @description Null if the arguments are too long to be shown here. Then the decision belongs into the child. */
+            readonly toolInput: unknown;
+            readonly hash: string;
+        };
         /** @description A frame of a stream of chunks, as SSE parsers return it. */
         readonly ChunkFrame: {
             /** @description A chunk of OpenAI's API, or `[DONE]`. */
@@ -195,7 +227,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "image_url";
         };
-        /** @description A problem of a chat completion: the document, and the same for OpenAI's libraries. */
+        /** @description A problem of a chat completion: the problem document, and an error object for OpenAI's libraries. */
         readonly CompletionProblem: components["schemas"]["Problem"] & {
             readonly error: components["schemas"]["ErrorObject"];
         };
@@ -222,12 +254,16 @@ export interface components {
             readonly id: components["schemas"]["ConversationId"];
             readonly title: string | null;
             readonly metadata: unknown;
+            /** @description The client's own key, if the conversation was created with one. */
+            readonly key?: string | null;
+            readonly parent?: components["schemas"]["Parent"] | null;
             readonly generationStatus: components["schemas"]["ConversationStatus"];
             readonly currentGenerationId: components["schemas"]["GenerationId"] | null;
             readonly sandboxId: string | null;
+            /** @description Where a server that runs in the sandbox can be reached. Null for sandboxes on this machine: nothing leads into them. */
             readonly sandboxUrl: string | null;
             readonly sandboxState?: components["schemas"]["SandboxState"] | null;
-            /** @description Reserved for files that the agent works on. */
+            /** @description The files that the agent worked on. */
             readonly files: readonly unknown[];
             readonly createdAt: components["schemas"]["Timestamp"];
             readonly updatedAt: components["schemas"]["Timestamp"];
@@ -242,6 +278,8 @@ export interface components {
         };
         /** @description A conversation: one log, one owner. */
         readonly ConversationId: string;
+        /** @description The client's own key for a conversation. */
+        readonly ConversationKey: string;
         /** @description Newest first. */
         readonly ConversationPage: {
             readonly data: readonly components["schemas"]["Conversation"][];
@@ -277,14 +315,16 @@ export interface components {
         readonly CreateConversation: {
             readonly title?: components["schemas"]["Title"] | null;
             readonly metadata?: components["schemas"]["Metadata"] | null;
+            readonly key?: components["schemas"]["ConversationKey"] | null;
             readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         readonly Decide: {
             readonly decision: components["schemas"]["Decision"];
             /** @description Why, for the record. */
             readonly reason?: string | null;
-            /** @description Whether the decision is meant for every later call of this tool. */
+            /** @description Whether the decision applies to every later call of this tool in this conversation. */
             readonly always?: boolean;
+            readonly pattern?: components["schemas"]["ArgumentPatterns"] | null;
             /** @description The `hash` of the question that was shown. Refused if the question has changed since. */
             readonly hash?: string | null;
             readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
@@ -294,7 +334,7 @@ export interface components {
             readonly decision: components["schemas"]["Decision"];
             readonly by: string;
             readonly reason?: string | null;
-            /** @description Whether it is meant for every further call of this tool in this conversation. */
+            /** @description Whether it applies to every later call of this tool in this conversation. */
             readonly always?: boolean;
             /** @description The arguments that `always` is limited to. */
             readonly pattern?: {
@@ -306,8 +346,39 @@ export interface components {
          * @enum {string}
          */
         readonly Decision: "approve" | "deny";
+        /** @description What a parent knows of a child. */
+        readonly Delegation: components["schemas"]["Memory"] & {
+            readonly generationId: components["schemas"]["GenerationId"];
+            /** @description The position in the child's log up to which this is known. */
+            readonly seq: components["schemas"]["Seq"];
+            readonly status: components["schemas"]["GenerationStatus"];
+            /** @description Questions to a person, of the child and of its own children, oldest first. */
+            readonly approvals?: readonly components["schemas"]["ChildQuestion"][];
+        };
+        readonly Delivery: {
+            /** @description The notification, and the receiver's `webhook-id`. */
+            readonly id: string;
+            readonly kind: components["schemas"]["NotificationKind"];
+            readonly state: components["schemas"]["DeliveryState"];
+            /** Format: int32 */
+            readonly attempts: number;
+            readonly createdAt: components["schemas"]["Timestamp"];
+            /** @description What went wrong last. */
+            readonly error?: string;
+            readonly nextAttemptAt?: components["schemas"]["Timestamp"];
+        };
+        readonly DeliveryList: {
+            readonly data: readonly components["schemas"]["Delivery"][];
+            /** @description Null on the last page. */
+            readonly nextCursor: string | null;
+        };
+        /** @enum {string} */
+        readonly DeliveryState: "pending" | "delivered" | "dead";
         /** @enum {string} */
         readonly Durability: "commit" | "debounce" | "boundary";
+        readonly EmptyBody: {
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
+        };
         /** @description The error object of OpenAI's API. */
         readonly ErrorObject: {
             readonly message: string;
@@ -327,6 +398,8 @@ export interface components {
                 readonly metadata?: unknown;
                 /** @description The files that the agent worked on, if they changed. */
                 readonly files?: readonly unknown[] | null;
+                /** @description The client's own key, if the conversation was created with one. */
+                readonly key?: string | null;
             };
             /** @enum {string} */
             readonly type: "conversation.updated";
@@ -334,7 +407,7 @@ export interface components {
             /** @description A user's or system message was added to the transcript. */
             readonly payload: {
                 readonly message: components["schemas"]["Message"];
-                /** @description Whether this message tells the model where an interrupted run stands, which then goes on. */
+                /** @description Whether this message tells the model where an interrupted run stands, after which the run continues. */
                 readonly resumes?: boolean;
             };
             /** @enum {string} */
@@ -404,7 +477,7 @@ export interface components {
                  * @description How many pieces from the upstream this event combines.
                  */
                 readonly chunks?: number;
-                /** @description The vendor's signature of the thinking that ends here. The vendor wants it back with the thinking. */
+                /** @description The vendor's signature of the thinking that ends here. It is sent back to the vendor with the thinking. */
                 readonly signature?: string | null;
             };
             /** @enum {string} */
@@ -421,7 +494,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "tool.start";
         } | {
-            /** @description The answer of this round is complete: nothing in it can be retracted any more. */
+            /** @description The answer of this round is complete and can no longer be retracted. */
             readonly payload: {
                 /** Format: int32 */
                 readonly round: number;
@@ -431,12 +504,16 @@ export interface components {
             /** @enum {string} */
             readonly type: "round.ended";
         } | {
-            /** @description A tool call is about to run. Recorded before anything is started: an execution runs at most once by its id. */
+            /** @description A tool call is about to run. Recorded before anything starts; a sandbox runs each execution id at most once. */
             readonly payload: {
                 readonly toolUseId: string;
                 readonly executionId: components["schemas"]["ExecutionId"];
                 /** @description Whether the tool changes nothing. */
                 readonly readOnly?: boolean;
+                /** @description Where the tool runs. */
+                readonly place?: components["schemas"]["Place"];
+                /** @description Whether a request to a tool elsewhere may be repeated with the same execution id. */
+                readonly idempotent?: boolean;
             };
             /** @enum {string} */
             readonly type: "tool.began";
@@ -453,14 +530,14 @@ export interface components {
                 readonly offset?: number | null;
                 /**
                  * Format: int64
-                 * @description How many bytes of the stream this is, where the text has another length because they are not UTF-8.
+                 * @description How many bytes of the stream this is, if the text has a different length because they are not all UTF-8.
                  */
                 readonly bytes?: number | null;
             };
             /** @enum {string} */
             readonly type: "tool.output";
         } | {
-            /** @description A tool is done. Its result joins the message that called it. */
+            /** @description A tool has finished. Its result is added to the message of the call. */
             readonly payload: {
                 /** @description The message of the call. */
                 readonly messageId: components["schemas"]["MessageId"];
@@ -474,7 +551,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "tool.end";
         } | {
-            /** @description A tool that was running when its generation ended is dead. */
+            /** @description A tool that was running when its generation ended has been stopped. */
             readonly payload: {
                 readonly toolUseId: string;
                 readonly executionId: components["schemas"]["ExecutionId"];
@@ -482,7 +559,7 @@ export interface components {
             /** @enum {string} */
             readonly type: "tool.stopped";
         } | {
-            /** @description The sandbox of the conversation was made, paused, resumed, killed, found missing, or made again. */
+            /** @description The sandbox of the conversation was created, paused, resumed, killed, found missing, or restored. */
             readonly payload: {
                 readonly sandboxId: components["schemas"]["SandboxId"];
                 readonly state: components["schemas"]["SandboxState"];
@@ -491,6 +568,38 @@ export interface components {
             /** @enum {string} */
             readonly type: "sandbox.changed";
         } | {
+            /** @description A person put a file into the workspace, or took one away. */
+            readonly payload: {
+                /** @description Relative to the workspace. */
+                readonly path: string;
+                readonly change: components["schemas"]["Change"];
+                /**
+                 * Format: int64
+                 * @description Absent if the file was taken away.
+                 */
+                readonly size?: number | null;
+                readonly by: string;
+            };
+            /** @enum {string} */
+            readonly type: "file.changed";
+        } | {
+            /** @description A sub-agent started, changed its plan, asks a person, or ended. */
+            readonly payload: {
+                readonly toolUseId: string;
+                /** @description The conversation in which the sub-agent works. */
+                readonly conversationId: components["schemas"]["ConversationId"];
+                readonly state: components["schemas"]["Delegation"];
+            };
+            /** @enum {string} */
+            readonly type: "delegation.changed";
+        } | {
+            /** @description The parent of this conversation knows what happened here up to this position. */
+            readonly payload: {
+                readonly seq: components["schemas"]["Seq"];
+            };
+            /** @enum {string} */
+            readonly type: "parent.told";
+        } | {
             /** @description The workspace was saved. */
             readonly payload: {
                 readonly checkpointId: components["schemas"]["CheckpointId"];
@@ -498,8 +607,10 @@ export interface components {
                 readonly files: number;
                 /** Format: int64 */
                 readonly bytes: number;
-                /** @description What `git` or the manifest says about the workspace. */
+                /** @description What `git`, or a comparison with the checkpoint before, says about the files. */
                 readonly truth?: string | null;
+                /** @description What was in the workspace and could not be saved. */
+                readonly leftOut?: string | null;
             };
             /** @enum {string} */
             readonly type: "checkpoint.taken";
@@ -530,7 +641,7 @@ export interface components {
                 readonly decision: components["schemas"]["Decision"];
                 readonly by: string;
                 readonly reason?: string | null;
-                /** @description Whether the decision holds for every further call of this tool in this conversation. */
+                /** @description Whether the decision applies to every later call of this tool in this conversation. */
                 readonly always?: boolean;
                 /** @description The arguments that `always` is limited to. */
                 readonly pattern?: {
@@ -571,6 +682,8 @@ export interface components {
                 readonly delayMs: number;
                 /** @description What went wrong with the last attempt. */
                 readonly reason: string;
+                /** @description Nothing went wrong: a server that stopped gave it to another one. */
+                readonly handedOver?: boolean;
             };
             /** @enum {string} */
             readonly type: "retry.scheduled";
@@ -616,6 +729,26 @@ export interface components {
             };
             /** @enum {string} */
             readonly type: "chat.cancelled";
+        } | {
+            /** @description Nobody was watching when a generation ended or began to wait for a person, so its user must be told. */
+            readonly payload: {
+                readonly notificationId: components["schemas"]["NotificationId"];
+                readonly kind: components["schemas"]["NotificationKind"];
+                /** @description The generation that the user is told about. */
+                readonly generationId: components["schemas"]["GenerationId"];
+                /** @description The tool call that waits for a decision, and the hash of the question. */
+                readonly toolUseId?: string | null;
+                readonly hash?: string | null;
+            };
+            /** @enum {string} */
+            readonly type: "notification.owed";
+        } | {
+            /** @description The notification is in the user's list, and its deliveries are in the outbox. */
+            readonly payload: {
+                readonly notificationId: components["schemas"]["NotificationId"];
+            };
+            /** @enum {string} */
+            readonly type: "notification.made";
         };
         /** @enum {string} */
         readonly EventFormat: "sse" | "json";
@@ -636,8 +769,16 @@ export interface components {
             /** @description Whether the end of the generation is in this page or before it. */
             readonly ended: boolean;
         };
-        /** @description One run of a tool call in a sandbox. The sandbox runs it at most once by this id. */
+        /** @description One run of a tool call. A sandbox runs each id at most once; for tools elsewhere it is the idempotency key. */
         readonly ExecutionId: string;
+        /** @description Ordered by path. */
+        readonly FilePage: {
+            readonly data: readonly components["schemas"]["WorkspaceFile"][];
+            /** @description The checkpoint that is listed; null if none was taken yet. */
+            readonly checkpoint: string | null;
+            /** @description Null on the last page. */
+            readonly nextCursor: string | null;
+        };
         /** @description Any JSON that is not nested too deep. */
         readonly Free: unknown;
         /** @description A generation, as clients see it. */
@@ -655,8 +796,10 @@ export interface components {
             readonly contentParts?: readonly components["schemas"]["Part"][] | null;
             readonly pendingApproval: components["schemas"]["Approval"] | null;
             readonly sandboxId: string | null;
-            /** @description Reserved: whether the sandbox is paused. */
+            /** @description Whether the sandbox is paused. */
             readonly isPaused: boolean;
+            /** @description The newest checkpoint before it changed any files. */
+            readonly checkpointBefore?: string | null;
             readonly errorMessage: string | null;
             /** @description Why the model stopped, why it was cancelled, or the code of the failure. */
             readonly endReason: string | null;
@@ -708,6 +851,40 @@ export interface components {
         readonly ImageUrl: {
             readonly url: string;
         };
+        /** @description One event. Fields that are not named here are ignored, as newer versions of the SDK may add some. */
+        readonly InngestEvent: {
+            /** @description `chat/message.sent`. */
+            readonly name: string;
+            /** @description The same as the body of `POST /v1/generations`. */
+            readonly data: components["schemas"]["StartGeneration"];
+            readonly id?: components["schemas"]["IdempotencyKey"] | null;
+        };
+        /** @description One event or a list of them. */
+        readonly InngestEvents: readonly components["schemas"]["InngestEvent"][] | components["schemas"]["InngestEvent"];
+        readonly InngestReceipt: {
+            /** @description The generations, in the order of the events. */
+            readonly ids: readonly components["schemas"]["GenerationId"][];
+            /** Format: int32 */
+            readonly status: number;
+        };
+        /** @description A server. What it holds is as of a few seconds ago. */
+        readonly Instance: {
+            readonly instance: string;
+            /** @description Whether it has a valid lease. What a server without one held is taken over by the others. */
+            readonly hasLease: boolean;
+            /** @description Absent, like the fields below, if the server has not said anything about itself yet. */
+            readonly version?: string;
+            readonly startedAt?: components["schemas"]["Timestamp"];
+            /** @description Generations that it runs or has queued. */
+            readonly live?: number;
+            /** @description Conversations that have a task there. */
+            readonly owners?: number;
+            /**
+             * Format: int64
+             * @description Streams of events that are followed there.
+             */
+            readonly followers?: number;
+        };
         readonly Job: {
             readonly id: components["schemas"]["GenerationId"];
             readonly userId: components["schemas"]["UserId"];
@@ -732,7 +909,13 @@ export interface components {
             readonly reason: string | null;
             readonly errorMessage: string | null;
         };
-        /** @description One event in its place. */
+        readonly LinkDecision: {
+            readonly decision: components["schemas"]["Decision"];
+            /** @description Why, for the record. */
+            readonly reason?: string | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
+        };
+        /** @description One event at its position. */
         readonly LogEvent: components["schemas"]["Event"] & {
             readonly seq: components["schemas"]["Seq"];
             /** @description When it happened. */
@@ -744,6 +927,13 @@ export interface components {
             /** @description An API key, or a token if the server accepts tokens. */
             readonly key: string;
             readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
+        };
+        /** @description The working memory of a sub-agent. */
+        readonly Memory: {
+            readonly plan: readonly string[];
+            readonly openTasks: readonly string[];
+            readonly files: readonly string[];
+            readonly errors: readonly string[];
         };
         /** @description One message. An assistant's answer is one message per segment, in the order of the log. */
         readonly Message: {
@@ -794,6 +984,13 @@ export interface components {
             readonly object: string;
             readonly data: readonly components["schemas"]["Model"][];
         };
+        readonly NewWebhook: {
+            /** @description Where to send notifications. It must begin with `https://` and lead to the internet. */
+            readonly url: string;
+            /** @description What to send; everything if absent. */
+            readonly events?: readonly components["schemas"]["NotificationKind"][] | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
+        };
         /**
          * @description The body of a request that needs nothing but may carry a request id, because every POST may. Where doing
          *     something twice is harmless, the id is checked and not kept.
@@ -802,10 +999,90 @@ export interface components {
             readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
         };
         readonly NotBlank: string;
-        /** @description What a command did. `success` is false if the generation had ended before. */
+        readonly Notification: {
+            readonly id: components["schemas"]["NotificationId"];
+            readonly kind: components["schemas"]["NotificationKind"];
+            readonly conversationId: components["schemas"]["ConversationId"];
+            readonly generationId: components["schemas"]["GenerationId"];
+            /** @description The conversation's title when it happened. */
+            readonly title: string | null;
+            readonly createdAt: components["schemas"]["Timestamp"];
+            readonly readAt: components["schemas"]["Timestamp"] | null;
+            /** @description The tool call that waits for a decision. Only for kind `approval`. */
+            readonly toolUseId?: string;
+        };
+        /** @description A frame of the stream of notifications, as SSE parsers return it. */
+        readonly NotificationFrame: {
+            /** @description `notification` or `unread`. */
+            readonly event: string;
+            /** @description A `Notification`, or `{"unread": 3}`. */
+            readonly data: string;
+        };
+        /** @description A notification. Its id follows from its cause, so that making it twice makes one. */
+        readonly NotificationId: string;
+        /**
+         * @description What a notification is about.
+         * @enum {string}
+         */
+        readonly NotificationKind: "completed" | "error" | "cancelled" | "interrupted" | "approval";
+        readonly NotificationList: {
+            /** @description Newest first. Old ones are removed, so this is all of them. */
+            readonly data: readonly components["schemas"]["Notification"][];
+            /** @description How many of them have not been read. */
+            readonly unread: number;
+        };
+        /** @description What a command did. `success` is false if the generation had already ended. */
         readonly Outcome: {
             readonly success: boolean;
             readonly status: components["schemas"]["GenerationStatus"];
+        };
+        /** @description The state of the server. */
+        readonly Overview: {
+            /** @description The version of the server and its commit. */
+            readonly version: string;
+            readonly startedAt: components["schemas"]["Timestamp"];
+            /** @description The kind of store. */
+            readonly store: string;
+            /** @description The name of this instance, among those that share the store. */
+            readonly instance: string;
+            /** @description Generations that this instance runs or has queued. */
+            readonly live: number;
+            /** @description Conversations that have a task in this instance. */
+            readonly owners: number;
+            /**
+             * Format: int64
+             * @description Streams of events that are followed at this instance.
+             */
+            readonly followers: number;
+            /**
+             * Format: int64
+             * @description Open connections of this instance.
+             */
+            readonly connections: number;
+            /** @description The servers that share the store: this one first, then the others, and those that died in the last day. */
+            readonly instances: readonly components["schemas"]["Instance"][];
+            /** @description Since this instance started. */
+            readonly resumes: components["schemas"]["ResumeFigures"];
+            /** @description The newest generations that run or are queued. */
+            readonly running: readonly components["schemas"]["Seen"][];
+            /** @description The newest generations that wait for a person's decision. */
+            readonly waiting: readonly components["schemas"]["Seen"][];
+            /** @description The newest generations that wait for a person to resume them. */
+            readonly interrupted: readonly components["schemas"]["Seen"][];
+            /** @description The newest generations that failed. */
+            readonly failed: readonly components["schemas"]["Seen"][];
+        };
+        /** @description The call that a child works for. */
+        readonly Parent: {
+            readonly conversationId: components["schemas"]["ConversationId"];
+            readonly generationId: components["schemas"]["GenerationId"];
+            readonly toolUseId: string;
+            readonly executionId: components["schemas"]["ExecutionId"];
+            /**
+             * Format: int32
+             * @description 1 for the child of a conversation that a person began.
+             */
+            readonly depth: number;
         };
         readonly Part: {
             readonly text: string;
@@ -813,7 +1090,7 @@ export interface components {
             readonly type: "text";
         } | {
             readonly text: string;
-            /** @description The vendor's signature, if it gave one: it takes this thinking back only with it. */
+            /** @description The vendor's signature, if it gave one. The vendor accepts this thinking only together with it. */
             readonly signature?: string | null;
             /** @enum {string} */
             readonly type: "thinking";
@@ -838,9 +1115,26 @@ export interface components {
             readonly content: unknown;
             /** @description Whether the tool failed. */
             readonly isError: boolean;
+            /**
+             * Format: int32
+             * @description Absent for a tool without one, and for one that was stopped.
+             */
+            readonly exitCode?: number | null;
+            readonly outcome?: components["schemas"]["ToolOutcome"] | null;
+            /**
+             * Format: int64
+             * @description How long it ran, if the server ran it.
+             */
+            readonly durationMs?: number | null;
+            readonly conversationId?: components["schemas"]["ConversationId"] | null;
             /** @enum {string} */
             readonly type: "tool_result";
         };
+        /**
+         * @description Where a tool runs.
+         * @enum {string}
+         */
+        readonly Place: "sandbox" | "elsewhere" | "child" | "log";
         /** @description What is wrong and what to do about it (RFC 9457). */
         readonly Problem: components["schemas"]["About"] & {
             /** @description Always `about:blank`: `code` says what kind of problem it is. */
@@ -871,12 +1165,14 @@ export interface components {
          *       `conversationId` names what it created.
          *     - `repeated` 409: the same request was accepted before.
          *     - `already_ended` 409: the generation has ended.
-         *     - `not_interrupted` 409: only an interrupted generation can be resumed or dismissed.
+         *     - `not_interrupted` 409: a generation must be interrupted to be dismissed, and interrupted or paused to be resumed.
          *     - `not_retryable` 409: only the last generation of a conversation can be retried, and only if it failed or
          *       was cancelled.
          *     - `cursor_ahead` 409: the position is past the end of the log; `lastSeq` is the end.
          *     - `message_exists` 409: another message of the conversation has this `messageId`.
          *     - `already_exists` 409: the conversation already exists.
+         *     - `tool_running` 409: files cannot be changed while a tool runs in the conversation.
+         *     - `no_sandbox` 409: this server has no sandboxes, so there is no place for files.
          *     - `not_external` 409: only a generation started with `producer` can be claimed by a worker.
          *     - `external_producer` 409: an interrupted generation of a worker continues when a worker claims it.
          *     - `stale_producer` 409: another worker has claimed the generation, or it was interrupted; `epoch` is the
@@ -884,20 +1180,24 @@ export interface components {
          *     - `seq_conflict` 409: the batch does not start where the last one ended; `lastSeq` says where that is.
          *     - `already_decided` 409: somebody has decided; `decision` and `by` say what and who.
          *     - `approval_changed` 409: the question under `toolUseId` is not the one that `hash` names. Read it again.
+         *     - `link_used` 409: the link was already used to decide.
+         *     - `link_expired` 409: the link is too old. Decide in the conversation.
          *     - `already_asked` 409: a person was already asked about `toolUseId`, with a different tool or arguments.
+         *     - `delegated` 409: the conversation belongs to a tool call of another one, and nobody can write to it or delete it.
          *     - `cancelled` 409: the awaited answer was cancelled; `reason` says why.
          *     - `interrupted` 409: the awaited answer waits for a person.
          *     - `attempt_retracted`: only in a stream of completion chunks: what was sent has been withdrawn.
-         *     - `too_large` 413: the body is larger than the limit.
+         *     - `gone` 410: it is no longer kept.
+         *     - `too_large` 413: the body is larger than the limit, or there is no room for the file; `limit` names the setting.
          *     - `limit_reached` 429: too many generations, followers or queued messages; 503 if the server is full. Retry
          *       after `Retry-After` seconds.
          *     - `store_broken` 500: stored data cannot be read. The server's log says why.
          *     - `draining` 503: the server is shutting down.
-         *     - `issuer_unavailable` 503: the keys that tokens are checked with cannot be fetched.
+         *     - `issuer_unavailable` 503: the public keys of the tokens' issuer cannot be fetched.
          *     - `store_unavailable` 503: the store cannot be reached. Retrying is safe if the request has a request id.
          * @enum {string}
          */
-        readonly ProblemCode: "invalid_json" | "invalid_request" | "unauthenticated" | "forbidden" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "already_asked" | "cancelled" | "interrupted" | "attempt_retracted" | "too_large" | "limit_reached" | "store_broken" | "draining" | "issuer_unavailable" | "store_unavailable";
+        readonly ProblemCode: "invalid_json" | "invalid_request" | "unauthenticated" | "forbidden" | "foreign_origin" | "not_found" | "method_not_allowed" | "conversation_busy" | "idempotency_conflict" | "repeated" | "already_ended" | "not_interrupted" | "not_retryable" | "cursor_ahead" | "message_exists" | "already_exists" | "tool_running" | "no_sandbox" | "not_external" | "external_producer" | "stale_producer" | "seq_conflict" | "already_decided" | "approval_changed" | "link_used" | "link_expired" | "already_asked" | "delegated" | "cancelled" | "interrupted" | "attempt_retracted" | "gone" | "too_large" | "limit_reached" | "store_broken" | "draining" | "issuer_unavailable" | "store_unavailable";
         /**
          * @description Who produces an answer, if not a model of this server.
          * @enum {string}
@@ -914,6 +1214,38 @@ export interface components {
                 readonly [key: string]: unknown;
             };
         };
+        readonly PushKey: {
+            /** @description The `applicationServerKey` to subscribe with. */
+            readonly publicKey: string;
+        };
+        /** @description A file that was put into the workspace. */
+        readonly PutFile: {
+            /** @description Relative to the workspace. */
+            readonly path: string;
+            /** Format: int64 */
+            readonly size: number;
+            /** @description BLAKE3 of the content, 64 hexadecimal digits. */
+            readonly hash: string;
+            readonly change: components["schemas"]["Change"];
+            /**
+             * @description The checkpoint that has the file. Null if it could not be saved yet: then the file is in the sandbox, and will be in
+             *     the next checkpoint.
+             */
+            readonly checkpoint: string | null;
+        };
+        /** @description The question behind a notification of kind `approval`. */
+        readonly Question: {
+            readonly notificationId: components["schemas"]["NotificationId"];
+            readonly conversationId: components["schemas"]["ConversationId"];
+            readonly generationId: components["schemas"]["GenerationId"];
+            readonly title: string | null;
+            readonly toolUseId: string;
+            /** @description Whether it still waits for a decision. If not, tool and arguments are not shown. */
+            readonly open: boolean;
+            readonly toolName?: string;
+            readonly toolInput?: unknown;
+            readonly expiresAt: components["schemas"]["Timestamp"];
+        };
         /** @description A summary of a queued generation. */
         readonly QueuedRun: {
             readonly generationId: components["schemas"]["GenerationId"];
@@ -922,6 +1254,28 @@ export interface components {
         };
         /** @description The client's idempotency key for a request. */
         readonly RequestId: string;
+        readonly ResumeFigures: {
+            /**
+             * Format: int64
+             * @description Generations that stopped in the middle and waited for a person.
+             */
+            readonly interruptions: number;
+            /**
+             * Format: int64
+             * @description Generations that continued after an interruption or a restart.
+             */
+            readonly resumes: number;
+            /**
+             * Format: int64
+             * @description Those of them that were completed.
+             */
+            readonly completed: number;
+            /**
+             * Format: int64
+             * @description Those of them that failed.
+             */
+            readonly failed: number;
+        };
         readonly RetryGeneration: {
             /** @description `retry` withdraws the partial answer, `continue` keeps it. */
             readonly mode?: components["schemas"]["RetryMode"];
@@ -944,11 +1298,19 @@ export interface components {
          * @enum {string}
          */
         readonly Role: "user" | "assistant" | "tool" | "system";
+        /** @description A sub-agent that works for a tool call. */
+        readonly RunningDelegation: {
+            readonly toolUseId: string;
+            readonly conversationId: components["schemas"]["ConversationId"];
+            readonly state: components["schemas"]["Delegation"];
+        };
         /** @description A tool call that is running. */
         readonly RunningTool: {
             readonly toolUseId: string;
             readonly executionId: components["schemas"]["ExecutionId"];
             readonly startedAt: components["schemas"]["Timestamp"];
+            /** @description Where it runs; absent if that is the sandbox. */
+            readonly place?: components["schemas"]["Place"];
         };
         /** @description A sandbox. A conversation has at most one at a time; a new one has a new id. */
         readonly SandboxId: string;
@@ -967,6 +1329,23 @@ export interface components {
             readonly reason: string;
             /** @description When the delay started. */
             readonly ts: components["schemas"]["Timestamp"];
+        };
+        /** @description A generation of any user, without anything that was said in it. */
+        readonly Seen: {
+            readonly generationId: string;
+            readonly conversationId: string;
+            readonly user: string;
+            readonly status: components["schemas"]["GenerationStatus"];
+            readonly model: string;
+            /**
+             * Format: int32
+             * @description The current attempt.
+             */
+            readonly attempt: number;
+            readonly startedAt: components["schemas"]["Timestamp"] | null;
+            readonly completedAt: components["schemas"]["Timestamp"] | null;
+            /** @description The code of a failure. */
+            readonly endReason: string | null;
         };
         /**
          * Format: int64
@@ -991,14 +1370,15 @@ export interface components {
         /** @description A message to be answered. */
         readonly StartGeneration: {
             readonly conversationId?: components["schemas"]["ConversationId"] | null;
+            readonly key?: components["schemas"]["ConversationKey"] | null;
             readonly content: components["schemas"]["Content"];
             /** @description One of `GET /v1/models`. */
             readonly model?: string | null;
             readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
             readonly whenBusy?: components["schemas"]["WhenBusy"];
-            /** @description The tools that the model may ask for, out of `GET /v1/tools`. Without it, all of them. */
+            /** @description The tools that the model may use, out of `GET /v1/tools`. Default: all of them. */
             readonly tools?: readonly string[] | null;
-            /** @description `false` for no sandbox, and so no tools. */
+            /** @description `false` for an answer without tools. */
             readonly sandbox?: boolean | null;
             /** @description Instructions for the model. */
             readonly system?: string | null;
@@ -1021,6 +1401,24 @@ export interface components {
         readonly StreamEvent: components["schemas"]["LogEvent"] | components["schemas"]["SnapshotEvent"];
         readonly StreamOptions: {
             readonly include_usage?: boolean | null;
+        };
+        readonly Subscribed: {
+            readonly id: string;
+        };
+        /** @description What `PushSubscription.toJSON()` returns. */
+        readonly Subscription: {
+            readonly endpoint: string;
+            readonly keys: components["schemas"]["SubscriptionKeys"];
+            /**
+             * Format: double
+             * @description Not used.
+             */
+            readonly expirationTime?: number | null;
+            readonly requestId?: components["schemas"]["IdempotencyKey"] | null;
+        };
+        readonly SubscriptionKeys: {
+            readonly p256dh: string;
+            readonly auth: string;
         };
         readonly TextPart: {
             readonly text: string;
@@ -1045,12 +1443,55 @@ export interface components {
         readonly Timestamp: string;
         /** @description A conversation's title. */
         readonly Title: string;
+        /** @description A tool that a model may ask for. */
+        readonly Tool: {
+            readonly name: string;
+            readonly description: string;
+            /** @description A JSON schema of its arguments. */
+            readonly schema: {
+                readonly [key: string]: unknown;
+            };
+            /** @description Where it runs. */
+            readonly runsIn: components["schemas"]["Place"];
+            /** @description Whether it changes nothing. */
+            readonly readOnly: boolean;
+            /** @description The policy for calls that no rule matches. */
+            readonly policy: components["schemas"]["ToolPolicy"];
+            /** @description The first rule that matches a call decides. */
+            readonly rules: readonly components["schemas"]["ToolPolicyRule"][];
+        };
+        readonly ToolList: {
+            readonly data: readonly components["schemas"]["Tool"][];
+            /** @description Why there is no sandbox, and so none of the tools that run in one. */
+            readonly unavailable?: string;
+            /** @description MCP servers, whose tools come and go. */
+            readonly servers: readonly components["schemas"]["ToolServer"][];
+        };
         readonly ToolName: string;
         /**
-         * @description How a tool ended, where that is not told by its result.
+         * @description How a tool ended, if its result does not say.
          * @enum {string}
          */
-        readonly ToolOutcome: "unknown";
+        readonly ToolOutcome: "unknown" | "denied";
+        /** @enum {string} */
+        readonly ToolOutputStream: "stdout" | "stderr";
+        /** @enum {string} */
+        readonly ToolPolicy: "allow" | "ask" | "deny";
+        readonly ToolPolicyRule: {
+            /** @description Glob patterns over arguments; all must match. */
+            readonly match: {
+                readonly [key: string]: string;
+            };
+            readonly policy: components["schemas"]["ToolPolicy"];
+        };
+        /** @description A server that brings tools of its own. */
+        readonly ToolServer: {
+            readonly name: string;
+            /** @description Why none of its tools can be called. Absent if it is connected. */
+            readonly problem?: string;
+            /** @description Its tools that cannot be called now. */
+            readonly unavailable: readonly components["schemas"]["UnavailableTool"][];
+        };
         /** @description A tool that the model may call. */
         readonly ToolSpec: {
             readonly name: string;
@@ -1068,8 +1509,27 @@ export interface components {
         readonly ToolStream: "stdout" | "stderr";
         /** @description The id of a tool call. It must be usable in a path, and browsers and proxies resolve `.` and `..`. */
         readonly ToolUseId: string;
+        readonly UnavailableTool: {
+            readonly name: string;
+            /** @description For example that the server is not reachable, or that the tool has changed and nobody has agreed to that. */
+            readonly reason: string;
+        };
+        readonly Unsubscribe: {
+            readonly endpoint: string;
+        };
         /** @description The user that a conversation belongs to. */
         readonly UserId: string;
+        readonly Webhook: {
+            readonly id: string;
+            readonly url: string;
+            readonly events: readonly components["schemas"]["NotificationKind"][];
+            readonly createdAt: components["schemas"]["Timestamp"];
+            /** @description The key that signs every delivery. It is shown once, when the webhook is added. */
+            readonly secret?: string;
+        };
+        readonly WebhookList: {
+            readonly data: readonly components["schemas"]["Webhook"][];
+        };
         /**
          * @description What to do if a generation is running: refuse the message, answer it afterwards, or cancel and answer this.
          * @enum {string}
@@ -1165,6 +1625,23 @@ export interface components {
             readonly inputTokens: components["schemas"]["Whole"];
             readonly outputTokens: components["schemas"]["Whole"];
         };
+        /** @description A file or link of a workspace. */
+        readonly WorkspaceFile: {
+            /** @description Relative to the workspace. */
+            readonly path: string;
+            /** Format: int64 */
+            readonly size: number;
+            /**
+             * Format: int32
+             * @description Permission bits.
+             */
+            readonly mode: number;
+            /** @description BLAKE3 of the content, 64 hexadecimal digits; for a link, of its target. */
+            readonly hash: string;
+            readonly change: components["schemas"]["Change"] | null;
+            /** @description What the model said about it. */
+            readonly description: string | null;
+        };
     };
     responses: never;
     parameters: never;
@@ -1175,13 +1652,17 @@ export interface components {
 export type Aborted = components['schemas']['Aborted'];
 export type About = components['schemas']['About'];
 export type ActiveRun = components['schemas']['ActiveRun'];
+export type AllRead = components['schemas']['AllRead'];
 export type Append = components['schemas']['Append'];
 export type Approval = components['schemas']['Approval'];
+export type ArgumentPatterns = components['schemas']['ArgumentPatterns'];
 export type Brief = components['schemas']['Brief'];
 export type CancelReason = components['schemas']['CancelReason'];
 export type Capabilities = components['schemas']['Capabilities'];
+export type Change = components['schemas']['Change'];
 export type ChatCompletion = components['schemas']['ChatCompletion'];
 export type CheckpointId = components['schemas']['CheckpointId'];
+export type ChildQuestion = components['schemas']['ChildQuestion'];
 export type ChunkFrame = components['schemas']['ChunkFrame'];
 export type Claim = components['schemas']['Claim'];
 export type Code = components['schemas']['Code'];
@@ -1198,6 +1679,7 @@ export type ContextMessage = components['schemas']['ContextMessage'];
 export type Conversation = components['schemas']['Conversation'];
 export type ConversationChange = components['schemas']['ConversationChange'];
 export type ConversationId = components['schemas']['ConversationId'];
+export type ConversationKey = components['schemas']['ConversationKey'];
 export type ConversationPage = components['schemas']['ConversationPage'];
 export type ConversationStatus = components['schemas']['ConversationStatus'];
 export type ConversationView = components['schemas']['ConversationView'];
@@ -1205,13 +1687,19 @@ export type CreateConversation = components['schemas']['CreateConversation'];
 export type Decide = components['schemas']['Decide'];
 export type Decided = components['schemas']['Decided'];
 export type Decision = components['schemas']['Decision'];
+export type Delegation = components['schemas']['Delegation'];
+export type Delivery = components['schemas']['Delivery'];
+export type DeliveryList = components['schemas']['DeliveryList'];
+export type DeliveryState = components['schemas']['DeliveryState'];
 export type Durability = components['schemas']['Durability'];
+export type EmptyBody = components['schemas']['EmptyBody'];
 export type ErrorObject = components['schemas']['ErrorObject'];
 export type Event = components['schemas']['Event'];
 export type EventFormat = components['schemas']['EventFormat'];
 export type EventFrame = components['schemas']['EventFrame'];
 export type EventPage = components['schemas']['EventPage'];
 export type ExecutionId = components['schemas']['ExecutionId'];
+export type FilePage = components['schemas']['FilePage'];
 export type Free = components['schemas']['Free'];
 export type Generation = components['schemas']['Generation'];
 export type GenerationId = components['schemas']['GenerationId'];
@@ -1221,11 +1709,17 @@ export type Health = components['schemas']['Health'];
 export type Heartbeat = components['schemas']['Heartbeat'];
 export type IdempotencyKey = components['schemas']['IdempotencyKey'];
 export type ImageUrl = components['schemas']['ImageUrl'];
+export type InngestEvent = components['schemas']['InngestEvent'];
+export type InngestEvents = components['schemas']['InngestEvents'];
+export type InngestReceipt = components['schemas']['InngestReceipt'];
+export type Instance = components['schemas']['Instance'];
 export type Job = components['schemas']['Job'];
 export type JobStatus = components['schemas']['JobStatus'];
 export type LastEnd = components['schemas']['LastEnd'];
+export type LinkDecision = components['schemas']['LinkDecision'];
 export type LogEvent = components['schemas']['LogEvent'];
 export type LogIn = components['schemas']['LogIn'];
+export type Memory = components['schemas']['Memory'];
 export type Message = components['schemas']['Message'];
 export type MessageId = components['schemas']['MessageId'];
 export type MessagePage = components['schemas']['MessagePage'];
@@ -1233,24 +1727,39 @@ export type MessageStatus = components['schemas']['MessageStatus'];
 export type Metadata = components['schemas']['Metadata'];
 export type Model = components['schemas']['Model'];
 export type ModelList = components['schemas']['ModelList'];
+export type NewWebhook = components['schemas']['NewWebhook'];
 export type NoFields = components['schemas']['NoFields'];
 export type NotBlank = components['schemas']['NotBlank'];
+export type Notification = components['schemas']['Notification'];
+export type NotificationFrame = components['schemas']['NotificationFrame'];
+export type NotificationId = components['schemas']['NotificationId'];
+export type NotificationKind = components['schemas']['NotificationKind'];
+export type NotificationList = components['schemas']['NotificationList'];
 export type Outcome = components['schemas']['Outcome'];
+export type Overview = components['schemas']['Overview'];
+export type Parent = components['schemas']['Parent'];
 export type Part = components['schemas']['Part'];
+export type Place = components['schemas']['Place'];
 export type Problem = components['schemas']['Problem'];
 export type ProblemCode = components['schemas']['ProblemCode'];
 export type Producer = components['schemas']['Producer'];
 export type Prompt = components['schemas']['Prompt'];
+export type PushKey = components['schemas']['PushKey'];
+export type PutFile = components['schemas']['PutFile'];
+export type Question = components['schemas']['Question'];
 export type QueuedRun = components['schemas']['QueuedRun'];
 export type RequestId = components['schemas']['RequestId'];
+export type ResumeFigures = components['schemas']['ResumeFigures'];
 export type RetryGeneration = components['schemas']['RetryGeneration'];
 export type RetryMode = components['schemas']['RetryMode'];
 export type RetryOf = components['schemas']['RetryOf'];
 export type Role = components['schemas']['Role'];
+export type RunningDelegation = components['schemas']['RunningDelegation'];
 export type RunningTool = components['schemas']['RunningTool'];
 export type SandboxId = components['schemas']['SandboxId'];
 export type SandboxState = components['schemas']['SandboxState'];
 export type ScheduledRetry = components['schemas']['ScheduledRetry'];
+export type Seen = components['schemas']['Seen'];
 export type Seq = components['schemas']['Seq'];
 export type Session = components['schemas']['Session'];
 export type SnapshotEvent = components['schemas']['SnapshotEvent'];
@@ -1260,17 +1769,30 @@ export type StartedGeneration = components['schemas']['StartedGeneration'];
 export type StartedJob = components['schemas']['StartedJob'];
 export type StreamEvent = components['schemas']['StreamEvent'];
 export type StreamOptions = components['schemas']['StreamOptions'];
+export type Subscribed = components['schemas']['Subscribed'];
+export type Subscription = components['schemas']['Subscription'];
+export type SubscriptionKeys = components['schemas']['SubscriptionKeys'];
 export type TextPart = components['schemas']['TextPart'];
 export type Ticket = components['schemas']['Ticket'];
 export type TicketFor = components['schemas']['TicketFor'];
 export type Timestamp = components['schemas']['Timestamp'];
 export type Title = components['schemas']['Title'];
+export type Tool = components['schemas']['Tool'];
+export type ToolList = components['schemas']['ToolList'];
 export type ToolName = components['schemas']['ToolName'];
 export type ToolOutcome = components['schemas']['ToolOutcome'];
+export type ToolOutputStream = components['schemas']['ToolOutputStream'];
+export type ToolPolicy = components['schemas']['ToolPolicy'];
+export type ToolPolicyRule = components['schemas']['ToolPolicyRule'];
+export type ToolServer = components['schemas']['ToolServer'];
 export type ToolSpec = components['schemas']['ToolSpec'];
 export type ToolStream = components['schemas']['ToolStream'];
 export type ToolUseId = components['schemas']['ToolUseId'];
+export type UnavailableTool = components['schemas']['UnavailableTool'];
+export type Unsubscribe = components['schemas']['Unsubscribe'];
 export type UserId = components['schemas']['UserId'];
+export type Webhook = components['schemas']['Webhook'];
+export type WebhookList = components['schemas']['WebhookList'];
 export type WhenBusy = components['schemas']['WhenBusy'];
 export type Whole = components['schemas']['Whole'];
 export type WorkerDone = components['schemas']['WorkerDone'];
@@ -1282,5 +1804,6 @@ export type WorkerTool = components['schemas']['WorkerTool'];
 export type WorkerToolEnd = components['schemas']['WorkerToolEnd'];
 export type WorkerToolOutput = components['schemas']['WorkerToolOutput'];
 export type WorkerUsage = components['schemas']['WorkerUsage'];
+export type WorkspaceFile = components['schemas']['WorkspaceFile'];
 export type $defs = Record<string, never>;
 export type operations = Record<string, never>;

@@ -1,5 +1,3 @@
-/** Provides a client to the components below. */
-
 import { createContext, createElement, useContext } from "react";
 import type { ReactElement, ReactNode } from "react";
 import type { OutlastClient } from "../client.js";
@@ -16,9 +14,8 @@ export function OutlastProvider({ client, children }: OutlastProviderProps): Rea
   return createElement(Context.Provider, { value: client }, children);
 }
 
-/** The client of the nearest provider. */
 export function useOutlast(): OutlastClient {
   const client = useContext(Context);
-  if (client === null) throw new Error("useOutlast needs an <OutlastProvider client={…}> above it");
+  if (client === null) throw new Error("useOutlast must be used inside <OutlastProvider client={…}>");
   return client;
 }

@@ -2,15 +2,15 @@
 
 mod agent;
 mod approvals;
+mod ends;
 
-use std::time::Duration;
-
+use crate::delegation::{is_news, memory_in};
 use crate::documents::{Touched, generation_document, segment_message};
-use crate::generation::{Counters, Phase, Progress, ScheduledRetry, Segment};
+use crate::generation::{Counters, Phase, Progress, Segment};
 use crate::message::{TextKind, push_text};
 use crate::{
-    Brief, Conversation, Entry, Event, Generation, GenerationId, MessageId, MessageStatus, Part, RetryMode,
-    RetryOf, Role, Seq, Stage, Timestamp,
+    Brief, Conversation, Entry, Event, Generation, GenerationId, Memory, MessageId, MessageStatus, Part,
+    Reporting, RetryOf, Role, Seq, Stage, UPDATE_PLAN,
 };
 
 /// Counted for each part of a message in addition to its bytes, so that many tiny parts reach the limit too.
@@ -24,11 +24,12 @@ impl Conversation {
     /// Applies the event, and returns which documents it changes.
     pub(crate) fn apply_and_tell(&mut self, entry: &Entry) -> Touched {
         self.seq = entry.seq;
+        self.said_bytes = self.said_bytes.saturating_add(entry.event.said_bytes());
         if !entry.event.is_text() {
             self.updated_at = entry.ts;
         }
         match &entry.event {
-            Event::ConversationUpdated { title, metadata, files } => {
+            Event::ConversationUpdated { title, metadata, files, key } => {
                 if let Some(title) = title {
                     self.title = title.clone();
                 }
@@ -37,6 +38,9 @@ impl Conversation {
                 }
                 if let Some(files) = files {
                     self.files.clone_from(files);
+                }
+                if key.is_some() {
+                    self.key.clone_from(key);
                 }
                 Touched::default()
             }
@@ -88,6 +92,7 @@ impl Conversation {
                 open: Vec::new(),
                 approvals: Vec::new(),
                 rounds: self.rounds_taken_up_by(asked.retry_of),
+                reporting: Reporting::default(),
             },
             counters: Counters::default(),
         };
@@ -96,24 +101,9 @@ impl Conversation {
         Touched { messages: Vec::new(), generation: Some(document) }
     }
 
-    /// A generation's prompt is also used by those that retry or continue it.
-    fn prompt_of(&self, retry_of: Option<&RetryOf>) -> Option<Seq> {
-        let failed =
-            self.current.as_ref().filter(|failed| Some(&failed.id) == retry_of.map(|of| &of.generation_id));
-        failed?.prompt_seq
-    }
-
-    /// The messages that a continuation builds on: all that answer the same question so far.
-    fn kept_by(&self, retry_of: Option<&RetryOf>) -> Vec<MessageId> {
-        let continued = retry_of.filter(|retry| retry.mode == RetryMode::Continue);
-        match (continued, &self.current) {
-            (Some(retry), Some(failed)) if failed.id == retry.generation_id => failed.answer_messages(),
-            _ => Vec::new(),
-        }
-    }
-
     fn apply_to_generation(&mut self, entry: &Entry) -> Touched {
         self.apply_to_sandbox(entry);
+        self.apply_to_notifications(entry);
         let Some(id) = &entry.generation else { return Touched::default() };
         if matches!(entry.event, Event::ChatStarted { .. }) {
             self.take_turn(id);
@@ -122,7 +112,7 @@ impl Conversation {
         let Some(generation) = found else { return Touched::default() };
         let segments = generation.apply(entry);
         if entry.event.is_end() {
-            self.owed_stops.extend(generation.progress.rounds.take_executions());
+            self.owed_stops.extend(generation.progress.rounds.take_executions(&self.user));
         }
         // Written down at once: the state forgets a generation that ended as soon as another takes its place.
         let document = entry.event.changes_generation();
@@ -165,9 +155,23 @@ impl Generation {
     /// segment is removed from the state, because its content is in the message from then on.
     pub(crate) fn apply(&mut self, entry: &Entry) -> Vec<Segment> {
         let was_at_work = self.is_at_work();
+        let remembered = self.remembered(&entry.event);
         let segments = self.apply_event(entry);
+        if self.brief.parent.is_some() && (remembered.is_some() || is_news(&entry.event)) {
+            self.progress.reporting.news = entry.seq;
+        }
+        if let Some(memory) = remembered {
+            self.progress.reporting.memory = memory;
+        }
         self.count_work(was_at_work, entry.ts);
         segments
+    }
+
+    /// The working memory that a call of `update_plan` which ended well leaves behind.
+    fn remembered(&self, event: &Event) -> Option<Memory> {
+        let Event::ToolEnd { tool_use_id, is_error: false, .. } = event else { return None };
+        let (name, input) = self.call(tool_use_id)?;
+        (name == UPDATE_PLAN).then(|| memory_in(input).ok()).flatten()
     }
 
     fn apply_event(&mut self, entry: &Entry) -> Vec<Segment> {
@@ -208,6 +212,7 @@ impl Generation {
             Event::RoundEnded { .. }
             | Event::ToolBegan { .. }
             | Event::ToolOutput { .. }
+            | Event::DelegationChanged { .. }
             | Event::MessageAdded { .. }
             | Event::SandboxChanged { .. }
             | Event::ToolEnd { .. }
@@ -222,21 +227,15 @@ impl Generation {
                 self.pause_or_go_on(entry);
                 self.streaming()
             }
-            Event::ChatDone { finish_reason } => {
-                let phase = Phase::Completed { finish_reason: finish_reason.clone() };
-                self.end(entry.ts, phase, MessageStatus::Complete)
-            }
-            Event::ChatError { error_message, code } => {
-                let phase = Phase::Failed { error_message: error_message.clone(), code: code.clone() };
-                self.end(entry.ts, phase, MessageStatus::Error)
-            }
-            Event::ChatCancelled { reason } => {
-                self.end(entry.ts, Phase::Cancelled { reason: *reason }, MessageStatus::Cancelled)
-            }
+            Event::ChatDone { .. } | Event::ChatError { .. } | Event::ChatCancelled { .. } => self.end(entry),
             Event::ConversationUpdated { .. }
             | Event::ToolStopped { .. }
+            | Event::FileChanged { .. }
+            | Event::ParentTold { .. }
             | Event::CheckpointTaken { .. }
             | Event::CheckpointFailed { .. }
+            | Event::NotificationOwed { .. }
+            | Event::NotificationMade { .. }
             | Event::GenerationQueued { .. } => Vec::new(),
         }
     }
@@ -252,15 +251,30 @@ impl Generation {
                 self.progress.rounds.apply(entry);
                 Vec::new()
             }
+            Event::DelegationChanged { .. } => {
+                self.progress.rounds.apply(entry);
+                self.progress.rounds.paused &= self.waits_for_a_decision();
+                Vec::new()
+            }
             Event::SandboxChanged { state, .. } => {
                 self.progress.rounds.apply(entry);
                 self.sleep(*state);
                 Vec::new()
             }
-            Event::ToolEnd { message_id, tool_use_id, result, is_error, .. } => {
+            Event::ToolEnd { message_id, tool_use_id, result, is_error, exit_code, outcome } => {
+                let duration_ms = self.progress.rounds.ran_for(tool_use_id, entry.ts);
+                let conversation_id = self.progress.rounds.child_of(tool_use_id);
                 self.progress.rounds.apply(entry);
-                let (tool_use_id, content) = (tool_use_id.clone(), result.clone());
-                self.end_tool(message_id, Part::ToolResult { tool_use_id, content, is_error: *is_error })
+                let result = Part::ToolResult {
+                    tool_use_id: tool_use_id.clone(),
+                    content: result.clone(),
+                    is_error: *is_error,
+                    exit_code: *exit_code,
+                    outcome: *outcome,
+                    duration_ms,
+                    conversation_id,
+                };
+                self.end_tool(message_id, result)
             }
             Event::ApprovalRequested { .. } | Event::ApprovalResolved { .. } => {
                 self.apply_to_approvals(&entry.event);
@@ -289,6 +303,7 @@ impl Generation {
         let goes_on = progress.rounds.resuming || progress.rounds.stage != Stage::Answering;
         if progress.phase == Phase::Running && progress.at_work_since != Some(entry.ts) && !goes_on {
             self.counters.lost_in_a_row = self.counters.lost_in_a_row.saturating_add(1);
+            self.counters.resumed = self.counters.resumed.saturating_add(1);
         }
         progress.started_at = progress.started_at.or(Some(entry.ts));
         progress.phase = Phase::Running;
@@ -356,40 +371,6 @@ impl Generation {
             progress.only_text = true;
             self.counters.answer_bytes = 0;
         }
-    }
-
-    fn pause_or_go_on(&mut self, entry: &Entry) {
-        if matches!(entry.event, Event::ChatResumed { .. }) {
-            self.wake();
-        }
-        let (progress, counters) = (&mut self.progress, &mut self.counters);
-        match &entry.event {
-            Event::RetryScheduled { attempt, delay_ms, reason } => {
-                counters.failures += 1;
-                counters.lost_in_a_row = 0;
-                let (attempt, delay_ms, reason, ts) = (*attempt, *delay_ms, reason.clone(), entry.ts);
-                progress.retry = Some(ScheduledRetry { attempt, delay_ms, reason, ts });
-                progress.phase = Phase::Retrying { until: ts.after(Duration::from_millis(delay_ms)) };
-            }
-            Event::ChatInterrupted { .. } => {
-                progress.retry = None;
-                progress.phase = Phase::Interrupted;
-            }
-            Event::ChatResumed { .. } => {
-                counters.lost_in_a_row = 0;
-                progress.phase = Phase::Running;
-            }
-            _ => {}
-        }
-    }
-
-    /// Closes the open segment; `status` says whether its text is complete.
-    fn end(&mut self, at: Timestamp, phase: Phase, status: MessageStatus) -> Vec<Segment> {
-        self.progress.completed_at = Some(at);
-        self.progress.phase = phase;
-        let closed = self.close(status);
-        self.progress.open.clear();
-        closed
     }
 }
 

@@ -54,7 +54,7 @@ pub struct Decided {
     pub by: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Whether it is meant for every further call of this tool in this conversation.
+    /// Whether it applies to every later call of this tool in this conversation.
     #[serde(default)]
     pub always: bool,
     /// The arguments that `always` is limited to.

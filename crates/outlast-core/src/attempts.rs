@@ -55,6 +55,18 @@ pub(crate) fn lose(generation: &Generation, rules: &Rules, entries: &mut Entries
     }
 }
 
+/// The server stops, and another one, or the next start, goes on. That is neither a failure nor a loss, so a
+/// hundred deploys during one answer do not end it.
+pub(crate) fn hand_over(generation: &Generation, rules: &Rules, entries: &mut Entries) {
+    let reason = "the server was stopped";
+    if !goes_on(generation, rules) {
+        retract(generation, generation.progress.shown.clone(), reason, entries);
+    }
+    let attempt = generation.progress.attempt + 1;
+    let reason = reason.to_owned();
+    entries.of(generation, Event::RetryScheduled { attempt, delay_ms: 0, reason, handed_over: true });
+}
+
 /// How an attempt failed, and which messages began in the same report. Those are not in the state yet, but
 /// followers see them.
 pub(crate) struct Failed<'a> {
@@ -81,6 +93,7 @@ pub(crate) fn fail(generation: &Generation, failed: Failed<'_>, rules: &Rules, e
         attempt: generation.progress.attempt + 1,
         delay_ms: u64::try_from(delay.as_millis()).unwrap_or(u64::MAX),
         reason: failure.message.clone(),
+        handed_over: false,
     };
     entries.of(generation, scheduled);
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use crate::{MessageId, Producer, Prompt};
+use crate::{MessageId, Parent, Producer, Prompt};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -30,6 +30,12 @@ pub struct Brief {
     /// The tools that the server offers to the model and runs itself, by name. With none there are no rounds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
+    /// The id of the API key that asked for it. Its tokens count against the limits of that key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_key_id: Option<String>,
+    /// The call that it works for, if another conversation delegated to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Box<Parent>>,
 }
 
 impl Brief {
@@ -37,7 +43,7 @@ impl Brief {
     pub const DEFAULT_MODEL: &'static str = "default";
 
     /// Whether the server runs tools for it, in rounds. Whoever sends a prompt runs the tools itself.
-    pub(crate) fn is_agent(&self) -> bool {
+    pub fn is_agent(&self) -> bool {
         !self.tools.is_empty() && !self.is_for_worker() && self.prompt.is_none()
     }
 
@@ -57,6 +63,8 @@ impl Default for Brief {
             answer_id: None,
             producer: None,
             tools: Vec::new(),
+            api_key_id: None,
+            parent: None,
         }
     }
 }

@@ -13,6 +13,38 @@ pub enum Producer {
     External,
 }
 
+/// What a notification is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NotificationKind {
+    Completed,
+    Error,
+    Cancelled,
+    Interrupted,
+    /// A tool call waits for a decision.
+    Approval,
+}
+
+impl NotificationKind {
+    pub const ALL: &'static [NotificationKind] = &[
+        NotificationKind::Completed,
+        NotificationKind::Error,
+        NotificationKind::Cancelled,
+        NotificationKind::Interrupted,
+        NotificationKind::Approval,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            NotificationKind::Completed => "completed",
+            NotificationKind::Error => "error",
+            NotificationKind::Cancelled => "cancelled",
+            NotificationKind::Interrupted => "interrupted",
+            NotificationKind::Approval => "approval",
+        }
+    }
+}
+
 /// The stream that a tool writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
@@ -21,13 +53,15 @@ pub enum ToolStream {
     Stderr,
 }
 
-/// How a tool ended, where that is not told by its result.
+/// How a tool ended, if its result does not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = ToolOutcome)]
 pub enum Outcome {
-    /// It began, and nobody can tell how far it came: the sandbox or its record of the execution is gone.
+    /// It was started, and it cannot be known how far it got: the sandbox or its record of the execution is gone.
     Unknown,
+    /// It did not run: a person or a rule denied it.
+    Denied,
 }
 
 /// What last happened to a sandbox.
@@ -109,6 +143,9 @@ pub enum CancelReason {
     Abandoned,
     /// It was interrupted and somebody dismissed it.
     Dismissed,
+    /// The call that it worked for has ended.
+    #[serde(rename = "parent_ended")]
+    ParentEnded,
 }
 
 impl CancelReason {
@@ -119,6 +156,7 @@ impl CancelReason {
             CancelReason::Superseded => "superseded",
             CancelReason::Abandoned => "abandoned",
             CancelReason::Dismissed => "dismissed",
+            CancelReason::ParentEnded => "parent_ended",
         }
     }
 }

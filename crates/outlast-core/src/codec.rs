@@ -232,8 +232,12 @@ mod tests {
     #[test]
     fn i11_a_number_reads_back_bit_for_bit() {
         for number in [-3.106278780831748e-227, 0.1 + 0.2, f64::MAX, 5e-324] {
-            let event =
-                Event::ConversationUpdated { title: None, metadata: Some(number.into()), files: None };
+            let event = Event::ConversationUpdated {
+                title: None,
+                metadata: Some(number.into()),
+                files: None,
+                key: None,
+            };
             let entry = Entry { generation: None, request: None, event, ..entry("r", "") };
             assert_eq!(decode(&encode(&entry)).unwrap(), entry);
         }

@@ -1,9 +1,12 @@
 //! What clients and workers can ask for, and the refusals.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::event::even_null;
 use crate::{
-    Brief, Decided, GenerationId, GenerationStatus, MessageId, Part, Piece, RequestId, RetryMode, Role, Seq,
+    Brief, ChildNews, ChildQuestion, ConversationId, Decided, GenerationId, GenerationStatus, MessageId,
+    Part, Piece, RequestId, RetryMode, Role, Seq,
 };
 
 /// The maximum length of a conversation's queue. A client that sends more is not waiting for answers.
@@ -13,17 +16,23 @@ pub const QUEUE_MAX: usize = 16;
 /// transcript, and every reader receives it.
 pub const TOOL_BYTES_MAX: usize = 256 * 1024;
 
-#[derive(Clone, Debug)]
+/// It can be serialized, because it may have to travel to the instance that owns the conversation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Command {
     /// Creates an empty conversation.
     Create {
         title: Option<String>,
+        #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
         metadata: Option<Value>,
+        /// The client's own key, from which the conversation's id is derived.
+        key: Option<String>,
         request: Option<RequestId>,
     },
     /// Sets the title or the metadata: `None` leaves a value as it is, null clears it.
     Update {
+        #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
         title: Option<Option<String>>,
+        #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
         metadata: Option<Value>,
     },
     Start(Start),
@@ -43,7 +52,9 @@ pub enum Command {
     Retry(Retry),
     /// Decides about a tool call that waits for approval.
     Decide(Decide),
-    /// Makes the caller the worker of a generation. The previous worker can append nothing any more.
+    /// A child tells what it is doing, and what came of it.
+    ChildChanged(ChildNews),
+    /// Makes the caller the worker of a generation. The previous worker can no longer append.
     Claim {
         generation: GenerationId,
         /// Whether to keep what was produced so far.
@@ -56,7 +67,7 @@ impl Command {
     /// The generation that the command is about, or that it starts.
     pub fn generation(&self) -> Option<&GenerationId> {
         match self {
-            Command::Create { .. } | Command::Update { .. } => None,
+            Command::Create { .. } | Command::Update { .. } | Command::ChildChanged(_) => None,
             Command::Start(start) => Some(&start.generation),
             Command::Retry(retry) => Some(&retry.generation),
             Command::Decide(decide) => Some(&decide.generation),
@@ -69,7 +80,7 @@ impl Command {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Start {
     /// The ids that the generation and the user's message will have.
     pub generation: GenerationId,
@@ -83,9 +94,11 @@ pub struct Start {
     pub parts: Vec<Part>,
     pub brief: Brief,
     pub when_busy: WhenBusy,
+    /// The key that a new conversation gets.
+    pub key: Option<String>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Retry {
     pub of: GenerationId,
     pub mode: RetryMode,
@@ -93,9 +106,11 @@ pub struct Retry {
     pub generation: GenerationId,
     pub request: RequestId,
     pub digest: String,
+    /// The API key that asks for it.
+    pub api_key_id: Option<String>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Decide {
     pub generation: GenerationId,
     pub tool_use_id: String,
@@ -105,7 +120,7 @@ pub struct Decide {
 }
 
 /// A batch from a worker, which is recorded as a whole or not at all.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WorkerAppend {
     pub generation: GenerationId,
     /// The worker's epoch, which is its attempt.
@@ -119,7 +134,7 @@ pub struct WorkerAppend {
 }
 
 /// How a worker ends a generation.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WorkerEnd {
     Done {
         reason: String,
@@ -143,7 +158,7 @@ pub struct Facts {
 }
 
 /// What an earlier request with the same id started.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Earlier {
     pub generation: GenerationId,
     /// The user's message it answers.
@@ -153,7 +168,7 @@ pub struct Earlier {
 }
 
 /// What to do with a message while a generation is running.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhenBusy {
     #[default]
     Reject,
@@ -164,7 +179,7 @@ pub enum WhenBusy {
 }
 
 /// A refused command changes nothing. It is a normal reply, not a failure.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     #[error("this request was already accepted as generation {}", .0.generation)]
     Repeated(Earlier),
@@ -181,7 +196,7 @@ pub enum Refusal {
     #[error("the generation has already ended: {}", status.as_str())]
     AlreadyEnded { status: GenerationStatus },
     /// It ended before the last generation began, so only its document still says how.
-    #[error("the generation ended before the last one began")]
+    #[error("the generation has already ended, and a later one has begun")]
     EndedLongAgo,
     #[error("the generation is {}, not interrupted", status.as_str())]
     NotInterrupted { status: GenerationStatus },
@@ -191,6 +206,15 @@ pub enum Refusal {
     MadeByWorker,
     #[error("tool call {tool_use_id:?} is not waiting for a decision")]
     NotAsked { tool_use_id: String },
+    /// The question is a child's: the decision goes there.
+    #[error("tool call {:?} waits for a decision in conversation {}", .0.tool_use_id, .0.conversation_id)]
+    AskedByChild(Box<ChildQuestion>),
+    /// The call has ended, or was never delegated to this child.
+    #[error("no call waits for this sub-agent")]
+    NotDelegated,
+    /// The conversation does the work of a call, and ends with it.
+    #[error("this conversation belongs to a tool call of conversation {parent}; send your message there")]
+    BelongsToParent { parent: ConversationId },
     #[error("the decision was already made: {}", .0.decision.as_str())]
     AlreadyDecided(Decided),
     /// The person saw a different question under this id.
@@ -202,15 +226,22 @@ pub enum Refusal {
     #[error("a person was already asked about tool call {tool_use_id:?} with a different tool or arguments")]
     AskedOtherwise { tool_use_id: String },
     /// A tool with that much output should store it elsewhere and return a reference.
-    #[error("tool call {tool_use_id:?} sends more than {TOOL_BYTES_MAX} bytes at once")]
+    #[error("tool call {tool_use_id:?} sent more than {TOOL_BYTES_MAX} bytes at once")]
     ToolTooLong { tool_use_id: String },
     /// Another worker has claimed it, or this one was silent for too long.
     #[error("epoch {epoch} is over: the generation is {} in epoch {current}", status.as_str())]
     StaleEpoch { epoch: u32, current: u32, status: GenerationStatus },
-    #[error("the last event of this worker is {last}, not {expected}")]
+    #[error("this worker's last event is {last}, not {expected}")]
     SeqConflict { expected: Seq, last: Seq },
     #[error("only the conversation's last generation can be retried, and only if it failed or was cancelled")]
     NotRetryable,
     #[error("the prompt of this generation is no longer kept; send the message again")]
     PromptGone,
+    /// Files cannot be changed under a tool that may read or write them.
+    #[error("a tool is running in this conversation; change its files when the tool has ended")]
+    ToolRunning,
+    #[error("the files of this conversation would be larger than {limit} bytes together")]
+    WorkspaceFull { limit: u64 },
+    #[error("the files of this conversation could not be saved; try again later")]
+    FilesNotSaved,
 }

@@ -74,7 +74,7 @@ pub struct Sources<'a> {
     pub prompt: Option<Prompt>,
     /// Whether the model can continue a partial answer that is given as the last message.
     pub prefill: bool,
-    /// How many bytes of messages the model can read; more are left out of the results of tools.
+    /// How many bytes of messages the model can read. If there are more, tool results are shortened.
     pub budget: Option<usize>,
 }
 
@@ -83,7 +83,7 @@ pub struct Sources<'a> {
 /// The question comes last, even if it was asked while another answer was still being written. Questions
 /// of queued generations are left out. If the generation continues a partial answer, its own or that of a
 /// failed generation, the partial answer follows, and unless the model can continue it directly, a request
-/// for the rest. Between them stand the settled rounds of an agent.
+/// for the rest. The settled rounds of an agent come in between.
 pub fn context(state: &Conversation, generation: &Generation, sources: Sources<'_>) -> Context {
     let Sources { messages, limit, prompt, prefill, budget } = sources;
     let has_prompt = prompt.is_some();
@@ -181,7 +181,7 @@ impl From<&Message> for ContextMessage {
     }
 }
 
-/// Whether a user shows the model something.
+/// Whether this is a user's message with an image.
 fn has_image(message: &Message) -> bool {
     message.role == Role::User && message.parts.iter().any(|part| matches!(part, Part::Image { .. }))
 }

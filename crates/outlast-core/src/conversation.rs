@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    Always, ConversationId, Entry, Generation, GenerationId, OwedStop, Sandbox, Seq, Timestamp, UserId,
+    Always, ConversationId, Entry, Generation, GenerationId, OwedNotification, OwedStop, Parent, Sandbox,
+    Seq, Timestamp, UserId,
 };
 
 /// The transcript is not part of it, because it may be long and no rule reads it.
@@ -21,6 +22,9 @@ pub struct Conversation {
     pub seq: Seq,
     pub title: Option<String>,
     pub metadata: Option<Value>,
+    /// The client's own key, which is unique among the user's conversations.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Whether a user has written anything yet. The first message gives a conversation its title.
     pub begun: bool,
     /// The running generation, or the last one that ended.
@@ -36,9 +40,18 @@ pub struct Conversation {
     /// Executions of generations that ended, until they are known to be dead.
     #[serde(default)]
     pub owed_stops: Vec<OwedStop>,
+    /// What the user has not been told yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub owed_notifications: Vec<OwedNotification>,
     /// The files that the agent worked on.
     #[serde(default)]
     pub files: Vec<Value>,
+    /// About how many bytes of messages and tool data it has. They are kept after events have been trimmed.
+    #[serde(default)]
+    pub said_bytes: u64,
+    /// The conversations that its calls were delegated to, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub children: Vec<ConversationId>,
 }
 
 impl Conversation {
@@ -52,13 +65,17 @@ impl Conversation {
             seq: Seq::ZERO,
             title: None,
             metadata: None,
+            key: None,
             begun: false,
             current: None,
             queue: VecDeque::new(),
             sandbox: None,
             always: Vec::new(),
             owed_stops: Vec::new(),
+            owed_notifications: Vec::new(),
             files: Vec::new(),
+            said_bytes: 0,
+            children: Vec::new(),
         }
     }
 
@@ -73,6 +90,11 @@ impl Conversation {
         self.current.iter().chain(&self.queue).find(|generation| generation.id == *id)
     }
 
+    /// The call of another conversation that this one works for. Nobody can write to such a conversation.
+    pub fn parent(&self) -> Option<&Parent> {
+        self.current.iter().chain(&self.queue).find_map(|generation| generation.brief.parent.as_deref())
+    }
+
     /// The generation that is not over and not queued, if there is one.
     pub fn active(&self) -> Option<&Generation> {
         self.current.as_ref().filter(|generation| !generation.ended())
@@ -82,6 +104,13 @@ impl Conversation {
     /// that ended.
     pub(crate) fn foremost(&self) -> Option<&Generation> {
         self.active().or(self.queue.front()).or(self.current.as_ref())
+    }
+
+    /// About how many bytes are stored for as long as the conversation exists: what was said, and the files of its
+    /// newest checkpoint.
+    pub fn stored_bytes(&self) -> u64 {
+        let checkpoint = self.sandbox.as_ref().and_then(|sandbox| sandbox.checkpoint.as_ref());
+        self.said_bytes.saturating_add(checkpoint.map_or(0, |checkpoint| checkpoint.bytes))
     }
 
     /// How many generations count against the limits on live ones: the running one and the queued ones. A

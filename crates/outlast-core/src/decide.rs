@@ -7,6 +7,7 @@ use approvals::decide_approval;
 use workers::{decide_append, decide_claim};
 
 use crate::attempts::start_again;
+use crate::delegation;
 use crate::entries::Entries;
 use crate::generation::Phase;
 use crate::message::plain_text;
@@ -14,7 +15,7 @@ use crate::resuming::asks_the_sandbox;
 use crate::{
     Brief, CancelReason, Command, Conversation, Earlier, Entry, Event, Facts, Generation, GenerationId,
     GenerationStatus, Message, MessageStatus, QUEUE_MAX, Refusal, Retry, RetryMode, RetryOf, Role, Rules,
-    Start, Timestamp, WhenBusy,
+    Seq, Start, Timestamp, WhenBusy,
 };
 
 /// The maximum length of a title that is taken from the first message.
@@ -29,18 +30,21 @@ pub fn decide(
 ) -> Result<Vec<Entry>, Refusal> {
     let mut entries = Entries::after(state, now);
     match command {
-        Command::Create { title, metadata, request } => {
+        Command::Create { title, metadata, key, request } => {
             if state.seq.0 > 0 {
                 return Err(Refusal::AlreadyExists);
             }
             entries.of_conversation(
                 request,
-                Event::ConversationUpdated { title: title.map(Some), metadata, files: None },
+                Event::ConversationUpdated { title: title.map(Some), metadata, files: None, key },
             );
         }
         Command::Update { title, metadata } => {
             if title.is_some() || metadata.is_some() {
-                entries.of_conversation(None, Event::ConversationUpdated { title, metadata, files: None });
+                entries.of_conversation(
+                    None,
+                    Event::ConversationUpdated { title, metadata, files: None, key: None },
+                );
             }
         }
         Command::Start(start) => decide_start(state, start, facts, &mut entries)?,
@@ -54,7 +58,8 @@ pub fn decide(
                 return Err(Refusal::MadeByWorker);
             }
             entries.of(generation, Event::ChatResumed { by });
-            // A paused sandbox is only woken. One that can be asked says what is true before the run goes on.
+            // A paused sandbox is only woken. If there is a sandbox to ask, it reports the state of its files before
+            // the run continues.
             if generation.progress.phase == Phase::Interrupted && !asks_the_sandbox(state, generation) {
                 start_again(generation, "resumed", rules, &mut entries);
             }
@@ -64,6 +69,7 @@ pub fn decide(
             entries.of(generation, Event::ChatCancelled { reason: CancelReason::Dismissed });
         }
         Command::Retry(retry) => decide_retry(state, retry, facts, &mut entries)?,
+        Command::ChildChanged(news) => delegation::hear(state, news, &mut entries)?,
         Command::Decide(decide) => decide_approval(state, decide, rules, &mut entries)?,
         Command::Claim { generation, keep } => decide_claim(state, &generation, keep, &mut entries)?,
         Command::Append(produce) => decide_append(state, produce, rules, &mut entries)?,
@@ -78,6 +84,7 @@ fn decide_start(
     entries: &mut Entries,
 ) -> Result<(), Refusal> {
     not_repeated(state, &start.generation, &start.digest, facts.earlier)?;
+    not_in_a_child(state)?;
     if let Some(id) = start.brief.answer_id.clone().filter(|_| facts.answer_id_is_taken) {
         return Err(Refusal::MessageExists { id });
     }
@@ -95,10 +102,15 @@ fn decide_start(
             }
         }
     }
-    let Start { generation, message, request, digest, role, parts, brief, when_busy } = start;
+    let Start { generation, message, request, digest, role, parts, brief, when_busy, key } = start;
+    if let Some(key) = key.filter(|_| state.seq == Seq::ZERO) {
+        let named = Event::ConversationUpdated { title: None, metadata: None, files: None, key: Some(key) };
+        entries.of_conversation(None, named);
+    }
     let content = plain_text(&parts);
     if let Some(title) = first_title(state, role, &content) {
-        let titled = Event::ConversationUpdated { title: Some(Some(title)), metadata: None, files: None };
+        let titled =
+            Event::ConversationUpdated { title: Some(Some(title)), metadata: None, files: None, key: None };
         entries.of_conversation(None, titled);
     }
     let said = Message {
@@ -146,6 +158,7 @@ fn decide_retry(
     entries: &mut Entries,
 ) -> Result<(), Refusal> {
     not_repeated(state, &retry.generation, &retry.digest, facts.earlier)?;
+    not_in_a_child(state)?;
     if let Some(current) = state.active().or(state.queue.front()) {
         return Err(Refusal::Busy { current: current.id.clone() });
     }
@@ -157,9 +170,9 @@ fn decide_retry(
     if facts.prompt_is_gone {
         return Err(Refusal::PromptGone);
     }
-    let Retry { mode, generation, request, digest, .. } = retry;
+    let Retry { mode, generation, request, digest, api_key_id, .. } = retry;
     // The chosen id belongs to the first answer. The prompt of the first generation is used again.
-    let brief = Box::new(Brief { answer_id: None, ..failed.brief.clone() });
+    let brief = Box::new(Brief { answer_id: None, api_key_id, ..failed.brief.clone() });
     let retry_of = Some(RetryOf { generation_id: failed.id.clone(), mode });
     let queued = Event::GenerationQueued { message_id: failed.message.clone(), digest, retry_of, brief };
     entries.of_new(&generation, &request, queued);
@@ -197,6 +210,14 @@ fn not_repeated(
         None => Ok(()),
         Some(earlier) if earlier.digest == digest => Err(Refusal::Repeated(earlier)),
         Some(earlier) => Err(Refusal::IdempotencyConflict { generation: earlier.generation }),
+    }
+}
+
+/// A child has one task. Who wants more of it asks its parent.
+fn not_in_a_child(state: &Conversation) -> Result<(), Refusal> {
+    match state.parent().map(|parent| parent.conversation_id.clone()) {
+        Some(parent) => Err(Refusal::BelongsToParent { parent }),
+        None => Ok(()),
     }
 }
 

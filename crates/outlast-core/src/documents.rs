@@ -7,8 +7,9 @@ use utoipa::ToSchema;
 use crate::generation::{Phase, Segment};
 use crate::message::plain_text;
 use crate::{
-    Approval, Brief, Conversation, ConversationId, Entry, Event, Generation, GenerationId, GenerationStatus,
-    Message, MessageId, MessageStatus, Part, RequestId, RetryOf, SandboxState, Seq, Timestamp,
+    Approval, Brief, CheckpointId, ChildQuestion, Conversation, ConversationId, Entry, Event, Generation,
+    GenerationId, GenerationStatus, Message, MessageId, MessageStatus, Parent, Part, RequestId, RetryOf,
+    SandboxState, Seq, Timestamp,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -29,18 +30,25 @@ pub struct ConversationDocument {
     pub title: Option<String>,
     #[schema(required)]
     pub metadata: Option<Value>,
+    /// The client's own key, if the conversation was created with one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The call that it works for, if it is the conversation of a sub-agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
     pub generation_status: ConversationStatus,
     /// The current or last generation.
     #[schema(required)]
     pub current_generation_id: Option<GenerationId>,
     #[schema(required)]
     pub sandbox_id: Option<String>,
+    /// Where a server that runs in the sandbox can be reached. Null for sandboxes on this machine: nothing leads into them.
     #[schema(required)]
     pub sandbox_url: Option<String>,
     /// What last happened to the sandbox, if there has been one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox_state: Option<SandboxState>,
-    /// Reserved for files that the agent works on.
+    /// The files that the agent worked on.
     pub files: Vec<Value>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -56,7 +64,7 @@ pub enum ConversationStatus {
     Generating,
     /// A tool call waits for a person's decision.
     AwaitingApproval,
-    /// Reserved: a tool call waits for a decision, and the sandbox is paused.
+    /// A tool call waits for a decision, and the sandbox is paused.
     Paused,
     /// The current generation was interrupted and waits for a person.
     Interrupted,
@@ -66,6 +74,19 @@ pub enum ConversationStatus {
     Cancelled,
     /// The last generation failed.
     Error,
+}
+
+impl ConversationStatus {
+    pub const ALL: &'static [ConversationStatus] = &[
+        ConversationStatus::Idle,
+        ConversationStatus::Generating,
+        ConversationStatus::AwaitingApproval,
+        ConversationStatus::Paused,
+        ConversationStatus::Interrupted,
+        ConversationStatus::Complete,
+        ConversationStatus::Cancelled,
+        ConversationStatus::Error,
+    ];
 }
 
 /// A generation, as clients see it.
@@ -92,8 +113,12 @@ pub struct GenerationDocument {
     pub pending_approval: Option<Approval>,
     #[schema(required)]
     pub sandbox_id: Option<String>,
-    /// Reserved: whether the sandbox is paused.
+    /// Whether the sandbox is paused.
     pub is_paused: bool,
+    /// The newest checkpoint before it changed any files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub checkpoint_before: Option<CheckpointId>,
     #[schema(required)]
     pub error_message: Option<String>,
     /// Why the model stopped, why it was cancelled, or the code of the failure.
@@ -145,7 +170,14 @@ pub fn apply_with_documents(state: &mut Conversation, entries: &[Entry]) -> Vec<
             changes.extend(message_ids.iter().cloned().map(DocumentChange::MessageRemoved));
         }
         conversation_changed |=
-            matches!(entry.event, Event::ConversationUpdated { .. } | Event::SandboxChanged { .. });
+            // The last of these also records that nothing is owed any longer.
+            matches!(
+                entry.event,
+                Event::ConversationUpdated { .. }
+                    | Event::SandboxChanged { .. }
+                    | Event::FileChanged { .. }
+                    | Event::NotificationMade { .. }
+            );
         let touched = state.apply_and_tell(entry);
         changes.extend(touched.messages.into_iter().map(DocumentChange::Message));
         if let Some(document) = touched.generation {
@@ -167,6 +199,8 @@ pub fn conversation_document(state: &Conversation) -> ConversationDocument {
         id: state.id.clone(),
         title: state.title.clone(),
         metadata: state.metadata.clone(),
+        key: state.key.clone(),
+        parent: state.parent().cloned(),
         generation_status: conversation_status(state),
         current_generation_id: state.foremost().map(|foremost| foremost.id.clone()),
         sandbox_id: sandbox.filter(|sandbox| !sandbox.state.is_gone()).map(|sandbox| sandbox.id.to_string()),
@@ -210,9 +244,14 @@ pub fn generation_document(conversation: &ConversationId, generation: &Generatio
             ..generation.brief.clone()
         },
         content_parts: None,
-        pending_approval: generation.pending_approvals().next().map(Approval::shown),
+        pending_approval: generation
+            .pending_approvals()
+            .next()
+            .map(Approval::shown)
+            .or_else(|| asked_by_child(generation)),
         sandbox_id: progress.rounds.sandbox.as_ref().map(ToString::to_string),
         is_paused: progress.rounds.paused,
+        checkpoint_before: progress.rounds.before.clone(),
         error_message,
         end_reason,
         input_tokens: counters.input_tokens,
@@ -227,6 +266,15 @@ pub fn generation_document(conversation: &ConversationId, generation: &Generatio
         last_seq: progress.last_seq,
         digest: generation.digest.clone(),
     }
+}
+
+/// A question of a child, as if it were the parent's. Its id leads the decision to the child.
+fn asked_by_child(generation: &Generation) -> Option<Approval> {
+    // One whose arguments are too long is shown and decided in the child alone.
+    let mut shown = generation.questions().filter(|question| !question.tool_input.is_null());
+    let question = shown.next().filter(|_| !generation.ended())?.clone();
+    let ChildQuestion { id: tool_use_id, tool_name, tool_input, hash, .. } = question;
+    Some(Approval { tool_use_id, tool_name, tool_input, hash, attempt: 0, decided: None })
 }
 
 /// The first message of the answer: one that it continues, or else one of its own.

@@ -1,6 +1,6 @@
-//! What the core wants done outside.
+//! What the core wants done in the outside world.
 
-use crate::{CheckpointId, ExecutionId, GenerationId, SandboxId};
+use crate::{CheckpointId, ConversationId, ExecutionId, GenerationId, NotificationId, SandboxId, Seq};
 
 /// Work to be done outside. Two equal effects are the same piece of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,20 +9,41 @@ pub enum Effect {
         generation: GenerationId,
         attempt: u32,
     },
-    /// Have this sandbox run. Idempotent; reports `SandboxReady`, or what is in the way.
+    /// Get this sandbox running. Idempotent; reports `SandboxReady`, or why it cannot run.
     EnsureSandbox {
         sandbox: SandboxId,
         how: Ensure,
     },
     /// Run this tool call, or attach to it if it runs or ran already. Its name and input are in the state
     /// (`Generation::call`), and so is how much of its output is recorded (`Generation::execution`). A sandbox that
-    /// turns out to be paused is resumed without a word: a pause may have been dropped before it was recorded.
+    /// turns out to be paused is simply resumed: the pause may have been dropped before it was recorded.
     RunTool {
         sandbox: SandboxId,
         generation: GenerationId,
         execution: ExecutionId,
     },
-    /// Kill this execution and everything it began; see that it cannot begin if it has not.
+    /// Ask a tool elsewhere to carry out this call, with the execution id as idempotency key. What is dropped is
+    /// cancelled as far as the other side allows.
+    AskTool {
+        generation: GenerationId,
+        execution: ExecutionId,
+    },
+    /// Start the child that does the work of this call, if it has not been started, and wait.
+    Delegate {
+        generation: GenerationId,
+        execution: ExecutionId,
+    },
+    /// Cancel the child that worked for this execution.
+    CancelChild {
+        execution: ExecutionId,
+        child: ConversationId,
+    },
+    /// Tell the parent of this conversation what happened up to this position.
+    TellParent {
+        generation: GenerationId,
+        seq: Seq,
+    },
+    /// Kill this execution and everything it started. If it has not started yet, make sure that it never does.
     StopExecution {
         sandbox: SandboxId,
         execution: ExecutionId,
@@ -44,6 +65,10 @@ pub enum Effect {
         from: Option<CheckpointId>,
         to: CheckpointId,
     },
+    /// Tell the user. What there is to tell is in the state. Idempotent: the notification is stored under this id.
+    Notify {
+        notification: NotificationId,
+    },
     /// Ask the sandbox about the state of its files, for example by `git status`.
     Inspect {
         generation: GenerationId,
@@ -51,13 +76,13 @@ pub enum Effect {
     },
 }
 
-/// How a sandbox that does not run comes to run.
+/// How to get a sandbox running.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ensure {
     /// It is paused. If it is gone, `SandboxGone`.
     Resume,
     /// It is new, with an empty workspace.
     Create,
-    /// It is new, with the files of this checkpoint. What a former owner left half restored is removed first.
+    /// It is new, with the files of this checkpoint. If an earlier owner left it half restored, that is removed first.
     Restore(CheckpointId),
 }

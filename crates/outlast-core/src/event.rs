@@ -9,11 +9,12 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    Brief, CancelReason, CheckpointId, Decision, ExecutionId, GenerationId, Message, MessageId, Outcome,
-    Patterns, RequestId, RetryOf, SandboxId, SandboxState, Seq, Timestamp, ToolStream,
+    Brief, CancelReason, Change, CheckpointId, ConversationId, Decision, Delegation, ExecutionId,
+    GenerationId, Message, MessageId, NotificationId, NotificationKind, Outcome, Patterns, Place, RequestId,
+    RetryOf, SandboxId, SandboxState, Seq, Timestamp, ToolStream,
 };
 
-/// One event in its place.
+/// One event at its position.
 #[derive(Clone, Debug, PartialEq, ToSchema)]
 #[schema(as = LogEvent)]
 pub struct Entry {
@@ -45,12 +46,15 @@ pub enum Event {
         /// The files that the agent worked on, if they changed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         files: Option<Vec<Value>>,
+        /// The client's own key, if the conversation was created with one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<String>,
     },
     /// A user's or system message was added to the transcript.
     #[serde(rename = "message.added")]
     MessageAdded {
         message: Message,
-        /// Whether this message tells the model where an interrupted run stands, which then goes on.
+        /// Whether this message tells the model where an interrupted run stands, after which the run continues.
         #[serde(default, skip_serializing_if = "is_false")]
         resumes: bool,
     },
@@ -100,7 +104,7 @@ pub enum Event {
         /// How many pieces from the upstream this event combines.
         #[serde(default = "one", skip_serializing_if = "is_one")]
         chunks: u32,
-        /// The vendor's signature of the thinking that ends here. The vendor wants it back with the thinking.
+        /// The vendor's signature of the thinking that ends here. It is sent back to the vendor with the thinking.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
@@ -113,7 +117,7 @@ pub enum Event {
         /// Its arguments: an object, or the model's literal text if that is not a JSON object.
         tool_input: Value,
     },
-    /// The answer of this round is complete: nothing in it can be retracted any more.
+    /// The answer of this round is complete and can no longer be retracted.
     #[serde(rename = "round.ended")]
     RoundEnded {
         round: u32,
@@ -121,7 +125,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         finish_reason: Option<String>,
     },
-    /// A tool call is about to run. Recorded before anything is started: an execution runs at most once by its id.
+    /// A tool call is about to run. Recorded before anything starts; a sandbox runs each execution id at most once.
     #[serde(rename = "tool.began")]
     ToolBegan {
         tool_use_id: String,
@@ -129,6 +133,12 @@ pub enum Event {
         /// Whether the tool changes nothing.
         #[serde(default, skip_serializing_if = "is_false")]
         read_only: bool,
+        /// Where the tool runs.
+        #[serde(default, skip_serializing_if = "Place::is_sandbox")]
+        place: Place,
+        /// Whether a request to a tool elsewhere may be repeated with the same execution id.
+        #[serde(default, skip_serializing_if = "is_false")]
+        idempotent: bool,
     },
     /// A tool wrote something while it ran.
     #[serde(rename = "tool.output")]
@@ -139,11 +149,11 @@ pub enum Event {
         /// Where this begins in its stream, in bytes. Absent for tools that a worker runs.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offset: Option<u64>,
-        /// How many bytes of the stream this is, where the text has another length because they are not UTF-8.
+        /// How many bytes of the stream this is, if the text has a different length because they are not all UTF-8.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<u64>,
     },
-    /// A tool is done. Its result joins the message that called it.
+    /// A tool has finished. Its result is added to the message of the call.
     #[serde(rename = "tool.end")]
     ToolEnd {
         /// The message of the call.
@@ -153,25 +163,50 @@ pub enum Event {
         is_error: bool,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
-        /// `unknown` if the tool began and nobody can tell how far it came.
+        /// `unknown` if the tool was started and it cannot be known how far it got; `denied` if it did not run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         outcome: Option<Outcome>,
     },
-    /// A tool that was running when its generation ended is dead.
+    /// A tool that was running when its generation ended has been stopped.
     #[serde(rename = "tool.stopped")]
     ToolStopped { tool_use_id: String, execution_id: ExecutionId },
-    /// The sandbox of the conversation was made, paused, resumed, killed, found missing, or made again.
+    /// The sandbox of the conversation was created, paused, resumed, killed, found missing, or restored.
     #[serde(rename = "sandbox.changed")]
     SandboxChanged { sandbox_id: SandboxId, state: SandboxState, reason: String },
+    /// A person put a file into the workspace, or took one away.
+    #[serde(rename = "file.changed")]
+    FileChanged {
+        /// Relative to the workspace.
+        path: String,
+        change: Change,
+        /// Absent if the file was taken away.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        size: Option<u64>,
+        by: String,
+    },
+    /// A sub-agent started, changed its plan, asks a person, or ended.
+    #[serde(rename = "delegation.changed")]
+    DelegationChanged {
+        tool_use_id: String,
+        /// The conversation in which the sub-agent works.
+        conversation_id: ConversationId,
+        state: Delegation,
+    },
+    /// The parent of this conversation knows what happened here up to this position.
+    #[serde(rename = "parent.told")]
+    ParentTold { seq: Seq },
     /// The workspace was saved.
     #[serde(rename = "checkpoint.taken")]
     CheckpointTaken {
         checkpoint_id: CheckpointId,
         files: u64,
         bytes: u64,
-        /// What `git` or the manifest says about the workspace.
+        /// What `git`, or a comparison with the checkpoint before, says about the files.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         truth: Option<String>,
+        /// What was in the workspace and could not be saved.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        left_out: Option<String>,
     },
     /// The workspace could not be saved, or could not be restored from the checkpoint that is named.
     #[serde(rename = "checkpoint.failed")]
@@ -199,7 +234,7 @@ pub enum Event {
         by: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// Whether the decision holds for every further call of this tool in this conversation.
+        /// Whether the decision applies to every later call of this tool in this conversation.
         #[serde(default, skip_serializing_if = "is_false")]
         always: bool,
         /// The arguments that `always` is limited to.
@@ -221,6 +256,9 @@ pub enum Event {
         delay_ms: u64,
         /// What went wrong with the last attempt.
         reason: String,
+        /// Nothing went wrong: a server that stopped gave it to another one.
+        #[serde(default, skip_serializing_if = "is_false")]
+        handed_over: bool,
     },
     /// The generation stopped in the middle and waits for a person or a worker.
     #[serde(rename = "chat.interrupted")]
@@ -244,10 +282,28 @@ pub enum Event {
     /// The end: cancelled. What was said is kept.
     #[serde(rename = "chat.cancelled")]
     ChatCancelled { reason: CancelReason },
+    /// Nobody was watching when a generation ended or began to wait for a person, so its user must be told.
+    #[serde(rename = "notification.owed")]
+    NotificationOwed {
+        notification_id: NotificationId,
+        kind: NotificationKind,
+        /// The generation that the user is told about.
+        generation_id: GenerationId,
+        /// The tool call that waits for a decision, and the hash of the question.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        tool_use_id: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<String>,
+    },
+    /// The notification is in the user's list, and its deliveries are in the outbox.
+    #[serde(rename = "notification.made")]
+    NotificationMade { notification_id: NotificationId },
 }
 
 /// Serde reads null as "absent"; here it is a value that somebody set.
-fn even_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+pub(crate) fn even_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
 }
 

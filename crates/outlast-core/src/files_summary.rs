@@ -7,18 +7,20 @@
 //! </files_summary>
 //! ```
 //!
-//! Models write it too, in their own way, so reading is lenient and writing is exact. What was said cannot be
-//! changed any more, so a block that is not right is followed by one that is, and the last block counts.
+//! Models write this block too, each in its own way, so parsing is lenient and writing is exact. Text that was sent cannot
+//! be changed, so an incorrect block is followed by a correct one, and the last block counts.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 const OPEN: &str = "<files_summary>";
 const CLOSE: &str = "</files_summary>";
-/// Of the lines that are written. Together with the answer they must fit into one event; an agent that installs
-/// packages changes thousands of files, and no reader wants them all.
+/// The maximum number of lines. An agent that installs packages changes thousands of files; nobody wants to read them
+/// all, and the block must fit into one event.
 const LINES_BYTES_MAX: usize = 64 << 10;
-/// Letters of a description, which a model may have written at length.
+/// The maximum length of a description; models can be verbose.
 const DESCRIPTION_MAX: usize = 500;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -54,26 +56,28 @@ pub struct DescribedFile {
     pub description: String,
 }
 
-/// What to append to `said` so that it ends with a summary of every change; empty if it does already.
+/// What to append to `said` so that it ends with a summary of every change. Empty if it already does.
 ///
-/// The descriptions that the model gave are kept. Files that it left out are described by their change, and
-/// files that it names although they did not change are dropped. What git keeps in `.git` is no work on files.
+/// Descriptions by the model are kept. Files that it left out are described by the kind of change, and files that did
+/// not change are dropped. Changes inside `.git` do not count.
 pub fn files_summary_to_append(said: &str, changes: &[ChangedFile]) -> String {
     let mut changes: Vec<&ChangedFile> = changes.iter().filter(|file| !is_of_git(&file.path)).collect();
     changes.dedup_by(|a, b| a.path == b.path);
     if changes.is_empty() {
         return String::new();
     }
-    let given = parse_files_summary(said);
+    let given: BTreeMap<String, String> =
+        parse_files_summary(said).into_iter().map(|file| (file.path, file.description)).collect();
     let described: Vec<DescribedFile> = changes
         .into_iter()
         .map(|file| {
-            let given = given.iter().find(|given| given.path == file.path && !given.description.is_empty());
-            let description = given.map_or(file.change.as_str(), |given| &given.description).to_owned();
+            let given = given.get(&file.path).filter(|description| !description.is_empty());
+            let description = given.map_or(file.change.as_str(), String::as_str).to_owned();
             DescribedFile { path: file.path.clone(), description }
         })
         .collect();
-    let is_complete = said.trim_end().ends_with(CLOSE) && described.iter().all(|file| given.contains(file));
+    let is_given = |file: &DescribedFile| given.get(&file.path) == Some(&file.description);
+    let is_complete = said.trim_end().ends_with(CLOSE) && described.iter().all(is_given);
     if is_complete {
         return String::new();
     }
@@ -137,7 +141,7 @@ fn escape_path(path: &str) -> String {
 
 /// The files of the last block in a text. A block that was not closed goes to the end of the text.
 pub fn parse_files_summary(text: &str) -> Vec<DescribedFile> {
-    // Letters of ASCII keep their length, so places in one are places in the other.
+    // Changing the case of ASCII letters keeps every byte position.
     let lower = text.to_ascii_lowercase();
     let Some(start) = lower.rfind(OPEN).map(|start| start + OPEN.len()) else { return Vec::new() };
     let end = lower[start..].find(CLOSE).map_or(text.len(), |end| start + end);
@@ -148,7 +152,7 @@ pub fn parse_files_summary(text: &str) -> Vec<DescribedFile> {
         }
         match (bullet(line), files.last_mut()) {
             (Some(item), _) => files.extend(parse_item(item)),
-            // A description that goes on in the next line.
+            // A description that continues on the next line.
             (None, Some(file)) if !line.is_empty() => {
                 let description = format!("{} {}", file.description, unescape(line));
                 file.description = one_line(&description);
@@ -161,7 +165,7 @@ pub fn parse_files_summary(text: &str) -> Vec<DescribedFile> {
     files
 }
 
-/// What stands behind the mark of a list item.
+/// The text after the bullet of a list item.
 fn bullet(line: &str) -> Option<&str> {
     let item = line.strip_prefix(['-', '*', '•', '+'])?;
     item.starts_with([' ', '\t']).then(|| item.trim())
@@ -187,7 +191,7 @@ fn undecorated(path: &str) -> &str {
     path
 }
 
-/// What is not an escape stays as it is: a model may write a plain `&`.
+/// Anything that is not an escape stays as it is, because a model may write a plain `&`.
 fn unescape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

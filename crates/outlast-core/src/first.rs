@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::generation::{Counters, Phase, Progress, Rounds, ScheduledRetry, Segment};
 use crate::{
     Approval, Brief, Conversation, ConversationId, Generation, GenerationId, MessageId, MessageStatus, Part,
-    Producer, RequestId, RetryOf, Role, Seq, Timestamp, UserId,
+    Producer, Reporting, RequestId, RetryOf, Role, Seq, Timestamp, UserId,
 };
 
 /// Reads a state stored by this version or by the first.
@@ -102,13 +102,17 @@ impl From<FirstConversation> for Conversation {
             seq: first.seq,
             title: first.title,
             metadata: first.metadata,
+            key: None,
             begun: first.opening.is_some(),
             current: first.current.map(Into::into),
             queue: first.queue.into_iter().map(Into::into).collect(),
             sandbox: None,
             always: Vec::new(),
             owed_stops: Vec::new(),
+            owed_notifications: Vec::new(),
             files: Vec::new(),
+            said_bytes: 0,
+            children: Vec::new(),
         }
     }
 }
@@ -143,6 +147,8 @@ impl From<FirstGeneration> for Generation {
                 answer_id: first.answer_id,
                 producer: first.producer,
                 tools: Vec::new(),
+                api_key_id: None,
+                parent: None,
             },
             prompt_seq: first.prompt_seq,
             progress: Progress {
@@ -164,6 +170,7 @@ impl From<FirstGeneration> for Generation {
                 open,
                 approvals: first.approvals,
                 rounds: Rounds::default(),
+                reporting: Reporting::default(),
             },
             counters: Counters {
                 failures: first.failures,
@@ -172,6 +179,7 @@ impl From<FirstGeneration> for Generation {
                 input_tokens: first.input_tokens,
                 output_tokens: first.output_tokens,
                 chunks_received: first.chunks_received,
+                resumed: 0,
                 worked_ms: 0,
             },
         }

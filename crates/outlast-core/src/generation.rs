@@ -8,8 +8,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    Approval, Brief, CancelReason, Execution, ExecutionId, GenerationId, MessageId, MessageStatus, Part,
-    RequestId, RetryOf, Role, SandboxId, Seq, Timestamp,
+    Approval, Brief, CancelReason, CheckpointId, Execution, ExecutionId, GenerationId, MessageId,
+    MessageStatus, Part, Reporting, RequestId, RetryOf, Role, SandboxId, Seq, Timestamp,
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,6 +66,9 @@ pub struct Progress {
     /// How far the rounds of an agent have come.
     #[serde(default)]
     pub rounds: Rounds,
+    /// What a sub-agent has to tell its parent.
+    #[serde(default)]
+    pub reporting: Reporting,
 }
 
 /// The rounds of an agent: one model answer and the tools it asked for, again and again.
@@ -90,19 +93,25 @@ pub struct Rounds {
     pub unknown: Vec<String>,
     /// How often the sandbox was lost in the current round.
     pub lost: u32,
+    /// How many calls were delegated.
+    #[serde(default)]
+    pub delegated: u32,
     /// Whether a tool call that may change files has begun.
     pub touched: bool,
     /// Why the model stopped, in stage `Finishing`.
     pub finish_reason: Option<String>,
     /// Whether the last answer has its summary and is closed, in stage `Finishing`.
     pub summarized: bool,
-    /// A person resumed it: the sandbox is asked what is true before it goes on.
+    /// A person resumed it: the sandbox reports the state of its files before the run continues.
     pub resuming: bool,
     /// A person wants the paused sandbox awake.
     pub woken: bool,
     /// The sandbox it works in, and whether that sleeps.
     pub sandbox: Option<SandboxId>,
     pub paused: bool,
+    /// The newest checkpoint before it changed anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<CheckpointId>,
 }
 
 impl Rounds {
@@ -143,6 +152,9 @@ pub struct Counters {
     pub output_tokens: u64,
     /// Pieces received from the upstream.
     pub chunks_received: u64,
+    /// How many times it continued: after a person resumed it, or after its server was gone.
+    #[serde(default)]
+    pub resumed: u32,
     /// Time at work that is over: what it waited for people does not count.
     #[serde(default)]
     pub worked_ms: u64,
@@ -239,7 +251,7 @@ impl Generation {
         self.brief.is_agent() && self.prompt_seq.is_none()
     }
 
-    /// Whether what it does now can be taken up by another owner as it stands: anything but a call to a model.
+    /// Whether another owner can continue what it does now as it stands: anything but a call to a model.
     pub(crate) fn survives_its_owner(&self) -> bool {
         let rounds = &self.progress.rounds;
         rounds.stage != Stage::Answering || rounds.resuming
@@ -259,7 +271,11 @@ impl Generation {
         let first = self.open_calls().next();
         let undecided = |id: &str| self.pending_approvals().any(|asked| asked.tool_use_id == id);
         let undecided = first.is_some_and(|(id, _)| undecided(id));
-        rounds.stage == Stage::Tools && !rounds.resuming && rounds.executions.is_empty() && undecided
+        // Children that wait for a person do not keep it at work.
+        let waits = |run: &Execution| run.child.as_ref().is_some_and(|child| child.state.waits());
+        let running = !rounds.executions.is_empty();
+        let waits = rounds.executions.iter().all(waits) && (running || undecided);
+        rounds.stage == Stage::Tools && !rounds.resuming && waits
     }
 
     /// Why it ended, for programs, and the error message, for people.
@@ -302,7 +318,7 @@ impl Generation {
 
     /// Whether a person must decide before it can continue.
     pub fn waits_for_a_decision(&self) -> bool {
-        self.pending_approvals().next().is_some()
+        self.pending_approvals().next().is_some() || (!self.ended() && self.questions().next().is_some())
     }
 
     /// The segment that text is being added to.
@@ -338,7 +354,7 @@ pub enum GenerationStatus {
     Running,
     /// A tool call waits for a person's decision.
     AwaitingApproval,
-    /// Reserved: a tool call waits for a decision, and the sandbox is paused.
+    /// A tool call waits for a decision, and the sandbox is paused.
     Paused,
     /// Stopped in the middle. A person may resume or dismiss it; a worker may claim it.
     Interrupted,
@@ -349,13 +365,10 @@ pub enum GenerationStatus {
 
 impl GenerationStatus {
     /// The statuses of a generation that has not ended.
-    pub const LIVE: &'static [GenerationStatus] = &[
-        GenerationStatus::Queued,
-        GenerationStatus::Running,
-        GenerationStatus::AwaitingApproval,
-        GenerationStatus::Paused,
-        GenerationStatus::Interrupted,
-    ];
+    pub const LIVE: &'static [Self] =
+        &[Self::Queued, Self::Running, Self::AwaitingApproval, Self::Paused, Self::Interrupted];
+    /// The statuses of one that has.
+    pub const OVER: &'static [Self] = &[Self::Completed, Self::Cancelled, Self::Error];
 
     pub fn is_live(self) -> bool {
         GenerationStatus::LIVE.contains(&self)
@@ -363,8 +376,11 @@ impl GenerationStatus {
 
     /// The inverse of `as_str`.
     pub fn from_name(name: &str) -> Option<GenerationStatus> {
-        let over = [GenerationStatus::Completed, GenerationStatus::Cancelled, GenerationStatus::Error];
-        GenerationStatus::LIVE.iter().chain(&over).copied().find(|status| status.as_str() == name)
+        GenerationStatus::LIVE
+            .iter()
+            .chain(GenerationStatus::OVER)
+            .copied()
+            .find(|status| status.as_str() == name)
     }
 
     /// As the API and the tables write it.

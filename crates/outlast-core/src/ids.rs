@@ -66,12 +66,16 @@ id!(
     SandboxId
 );
 id!(
-    /// One run of a tool call in a sandbox. The sandbox runs it at most once by this id.
+    /// One run of a tool call. A sandbox runs each id at most once; for tools elsewhere it is the idempotency key.
     ExecutionId
 );
 id!(
     /// The files of a workspace at one moment.
     CheckpointId
+);
+id!(
+    /// A notification. Its id follows from its cause, so that making it twice makes one.
+    NotificationId
 );
 
 /// A hash of `parts`, as part of an id. Ids that the core gives are computed from the state and the place in the log,

@@ -1,6 +1,7 @@
 //! Limits on JSON from clients, workers and models. It is stored inside our own documents, which must stay
 //! readable.
 
+use serde::Serialize;
 use serde_json::Value;
 
 /// The maximum nesting of a value that is accepted. The JSON parser refuses more than 128 levels, and a
@@ -24,6 +25,11 @@ pub fn depth(value: &Value) -> usize {
 /// The length of a value as JSON text.
 pub(crate) fn json_bytes(value: &Value) -> usize {
     value.to_string().len()
+}
+
+/// The length of a value of ours as JSON text.
+pub(crate) fn serialized_bytes(value: &impl Serialize) -> usize {
+    serde_json::to_string(value).expect("our own types have string keys").len()
 }
 
 fn children(value: &Value) -> Vec<&Value> {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{ConversationId, GenerationId, MessageId, Seq, Timestamp};
+use crate::{ConversationId, GenerationId, MessageId, Outcome, Seq, Timestamp};
 
 /// One message. An assistant's answer is one message per segment, in the order of the log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -67,7 +67,7 @@ pub enum Part {
     /// The model's thinking, if it shows it.
     Thinking {
         text: String,
-        /// The vendor's signature, if it gave one: it takes this thinking back only with it.
+        /// The vendor's signature, if it gave one. The vendor accepts this thinking only together with it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         signature: Option<String>,
     },
@@ -93,7 +93,26 @@ pub enum Part {
         content: serde_json::Value,
         /// Whether the tool failed.
         is_error: bool,
+        /// Absent for a tool without one, and for one that was stopped.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<i32>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        outcome: Option<Outcome>,
+        /// How long it ran, if the server ran it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        duration_ms: Option<u64>,
+        /// The conversation of the sub-agent that did it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        conversation_id: Option<ConversationId>,
     },
+}
+
+impl Part {
+    /// A result of which nothing else is known.
+    pub fn tool_result(tool_use_id: String, content: serde_json::Value, is_error: bool) -> Part {
+        let (exit_code, outcome, duration_ms, conversation_id) = (None, None, None, None);
+        Part::ToolResult { tool_use_id, content, is_error, exit_code, outcome, duration_ms, conversation_id }
+    }
 }
 
 /// Adds text to the last part if it is of the same kind, else opens a new one. Thinking that is signed is complete.
@@ -127,7 +146,7 @@ pub fn plain_text(parts: &[Part]) -> String {
     parts.iter().map(said).collect()
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TextKind {
     Answer,
     Thinking,

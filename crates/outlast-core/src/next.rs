@@ -5,9 +5,10 @@ mod tools;
 
 use tools::next_of_tools;
 
+use crate::delegation::owed_news;
 use crate::generation::Phase;
-use crate::sandboxes;
 use crate::{Conversation, Effect, Generation, Report, Rules, Seq, Timestamp};
+use crate::{notifications, rounds, sandboxes};
 
 /// What the rules need to know besides the state.
 #[derive(Clone, Debug)]
@@ -51,6 +52,10 @@ impl Next {
 pub fn next(state: &Conversation, around: &Surroundings<'_>) -> Next {
     let mut next = next_of_generation(state, around);
     next.effects.extend(sandboxes::effects(state, around.rules, around.now));
+    next.effects.extend(notifications::effects(state));
+    if let Some((child, seq)) = owed_news(state) {
+        next.effects.push(Effect::TellParent { generation: child.id.clone(), seq });
+    }
     next
 }
 
@@ -65,10 +70,15 @@ fn next_of_generation(state: &Conversation, around: &Surroundings<'_>) -> Next {
     if !generation.is_at_work() {
         return Next::default(); // waits for a person, for as long as it takes
     }
-    let limit = unwatched_limit(generation, around);
-    if limit.is_some_and(|limit| limit <= around.now) {
+    let unwatched = unwatched_limit(generation, around);
+    if unwatched.is_some_and(|limit| limit <= around.now) {
         return Next::report(Report::Abandoned { generation: id() });
     }
+    let time = rounds::time_limit(generation, around.rules);
+    if time.is_some_and(|limit| limit <= around.now) {
+        return Next::report(Report::TimeUsedUp { generation: id() });
+    }
+    let limit = earlier(unwatched, time);
     let before_this_owner = |seq: Seq| seq <= around.owned_after;
     match &generation.progress.phase {
         Phase::Running if generation.brief.is_for_worker() => {
@@ -85,7 +95,7 @@ fn next_of_generation(state: &Conversation, around: &Surroundings<'_>) -> Next {
             if around.rules.ask_first() && before_this_owner(generation.progress.last_seq) {
                 return Next::report(Report::CallLost { generation: id() });
             }
-            Next { wake_at: limit, ..next_of_tools(state, generation, around.rules) }
+            Next { wake_at: limit, ..next_of_tools(state, generation, around) }
         }
         Phase::Running if before_this_owner(generation.progress.attempt_seq) => {
             Next::report(Report::CallLost { generation: id() })
@@ -117,7 +127,9 @@ fn next_of_generation(state: &Conversation, around: &Surroundings<'_>) -> Next {
 /// under way now, `None` if there is nothing to do. It is stored in the conversation's document, so that a
 /// server that starts finds unfinished conversations without looking at the others.
 pub fn due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
-    earlier(due_of_generation(state, rules), sandboxes::due(state, rules))
+    let due = earlier(due_of_generation(state, rules), sandboxes::due(state, rules));
+    let owed = owed_news(state).map(|_| Timestamp::default());
+    earlier(owed, earlier(due, notifications::due(state)))
 }
 
 fn due_of_generation(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
@@ -133,6 +145,9 @@ fn due_of_generation(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
 /// When a generation that nobody follows is cancelled. Time during which it was not at work does not count,
 /// even if nobody has followed the conversation for days.
 fn unwatched_limit(generation: &Generation, around: &Surroundings<'_>) -> Option<Timestamp> {
+    if generation.brief.parent.is_some() {
+        return None; // people watch the parent, which takes its children with it
+    }
     let since = around.unwatched_since?.max(generation.progress.at_work_since?);
     Some(since.after(around.rules.unwatched))
 }

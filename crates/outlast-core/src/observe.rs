@@ -1,11 +1,12 @@
 //! Turns a report from outside into events. A report is never refused; a stale one yields no events.
 
-use crate::attempts::{lose, start_again};
+use crate::attempts::{hand_over, lose, start_again};
+use crate::delegation::owed_news;
 use crate::entries::Entries;
 use crate::generation::{Phase, Stage};
 use crate::telling::{Standing, tell};
 use crate::{CancelReason, Conversation, Entry, Event, Generation, GenerationId, Report, Rules, Timestamp};
-use crate::{finishing, resuming, rounds, sandboxes};
+use crate::{finishing, resuming, rounds, sandboxes, workspace};
 
 pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timestamp) -> Vec<Entry> {
     let mut entries = Entries::after(state, now);
@@ -30,6 +31,13 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
             if let Some(generation) = generation.filter(|run| rules.ask_first() || !run.survives_its_owner())
             {
                 lose(generation, rules, &mut entries);
+            }
+        }
+        Report::HandedOver { generation } => {
+            let running = in_phase(state, &generation, |phase| *phase == Phase::Running);
+            let calls = |run: &&Generation| !run.brief.is_for_worker() && !run.survives_its_owner();
+            if let Some(generation) = running.filter(calls) {
+                hand_over(generation, rules, &mut entries);
             }
         }
         Report::RetryDue { generation } => {
@@ -60,6 +68,11 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
                 entries.of(generation, Event::ChatCancelled { reason: CancelReason::Abandoned });
             }
         }
+        Report::Notified { notification } => {
+            if state.owed_notifications.iter().any(|owed| owed.id == notification) {
+                entries.of_conversation(None, Event::NotificationMade { notification_id: notification });
+            }
+        }
         of_agent => observe_agent(state, of_agent, rules, &mut entries),
     }
     entries.finish()
@@ -69,16 +82,19 @@ pub fn observe(state: &Conversation, report: Report, rules: &Rules, now: Timesta
 fn observe_agent(state: &Conversation, report: Report, rules: &Rules, entries: &mut Entries) {
     match report {
         Report::ToolsDue { generation } => {
-            let running = in_tools(state, &generation).filter(|run| rounds::may_begin(state, run));
-            if let Some(generation) = running {
-                for id in rounds::due(generation, rules) {
-                    rounds::admit(generation, id, &state.always, rules, entries);
-                }
+            if let Some(generation) = in_tools(state, &generation) {
+                rounds::begin_due(state, generation, rules, entries);
             }
         }
         Report::RoundDone { generation } => {
             if let Some(generation) = in_tools(state, &generation).filter(|run| rounds::is_done(run)) {
                 rounds::next_round(generation, rules, entries);
+            }
+        }
+        Report::TimeUsedUp { generation } => {
+            let at_work = |phase: &Phase| matches!(phase, Phase::Running | Phase::Retrying { .. });
+            if let Some(generation) = in_phase(state, &generation, at_work).filter(|run| run.is_at_work()) {
+                rounds::end_in_time(generation, rules, entries);
             }
         }
         Report::Ran(ran) => {
@@ -112,6 +128,18 @@ fn observe_sandbox(state: &Conversation, report: Report, rules: &Rules, entries:
                 entries.of_conversation(None, Event::ToolStopped { tool_use_id, execution_id });
             }
         }
+        Report::ParentTold { seq } => {
+            if owed_news(state).is_some_and(|(child, _)| child.progress.reporting.told < seq) {
+                entries.of_conversation(None, Event::ParentTold { seq });
+            }
+        }
+        Report::ParentGone => match (state.active(), owed_news(state)) {
+            (Some(active), Some(_)) => {
+                entries.of(active, Event::ChatCancelled { reason: CancelReason::ParentEnded });
+            }
+            (None, Some((_, seq))) => entries.of_conversation(None, Event::ParentTold { seq }),
+            (_, None) => {}
+        },
         Report::SandboxReady { sandbox, state: now_is } => {
             sandboxes::ready(state, &sandbox, now_is, rules, entries);
         }
@@ -123,14 +151,15 @@ fn observe_sandbox(state: &Conversation, report: Report, rules: &Rules, entries:
         Report::SandboxGone { sandbox, not_started } => {
             sandboxes::gone(state, &sandbox, &not_started, rules, entries);
         }
-        Report::CheckpointTaken { checkpoint, files, bytes, truth } => {
-            if sandboxes::is_missing(state, &checkpoint) {
-                let taken = Event::CheckpointTaken { checkpoint_id: checkpoint, files, bytes, truth };
+        Report::FileChanged(file) => workspace::changed(state, file, entries),
+        Report::CheckpointTaken { checkpoint: checkpoint_id, files, bytes, truth, left_out } => {
+            if sandboxes::is_missing(state, &checkpoint_id, rules) {
+                let taken = Event::CheckpointTaken { checkpoint_id, files, bytes, truth, left_out };
                 entries.of_active(state, taken);
             }
         }
         Report::CheckpointFailed { checkpoint, reason } => {
-            if sandboxes::is_missing(state, &checkpoint) {
+            if sandboxes::is_missing(state, &checkpoint, rules) {
                 entries.of_active(state, Event::CheckpointFailed { reason, checkpoint_id: None });
             }
         }
@@ -140,11 +169,14 @@ fn observe_sandbox(state: &Conversation, report: Report, rules: &Rules, entries:
         // `observe` has dealt with these.
         Report::Streamed(_)
         | Report::CallLost { .. }
+        | Report::HandedOver { .. }
         | Report::RetryDue { .. }
         | Report::TurnCame { .. }
         | Report::Abandoned { .. }
         | Report::WorkerSilent { .. }
+        | Report::Notified { .. }
         | Report::ToolsDue { .. }
+        | Report::TimeUsedUp { .. }
         | Report::RoundDone { .. }
         | Report::Ran(_)
         | Report::Summarized { .. }

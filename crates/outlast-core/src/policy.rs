@@ -1,29 +1,67 @@
-//! Which tool calls run, which a person is asked about, and which are refused. Data on the server, pure rules.
+//! Which tool calls run, which need a person's approval, and which are refused. The policy is data on the server.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use utoipa::ToSchema;
 
+use crate::patterns::{Patterns, matches};
 use crate::{Always, Decision};
 
-/// Glob patterns over string arguments, by the argument's name: `*` stands for any text, `?` for one character. A call
-/// matches if all of them do.
-pub type Patterns = BTreeMap<String, String>;
-
-/// What the operator says about each tool, by name.
+/// What the operator says about each tool, by name. What holds for all tools of a server that brings its own is under
+/// [`rule_of_server`].
 pub type ToolRules = BTreeMap<String, ToolRule>;
+
+/// Between the name of a server and the name of one of its tools: `weather__forecast`.
+pub const SERVER_SEPARATOR: &str = "__";
+
+/// The key under which [`ToolRules`] has the rule for all tools of a server. No tool can have this name.
+pub fn rule_of_server(server: &str) -> String {
+    format!("{server}{SERVER_SEPARATOR}*")
+}
+
+/// The rule for a tool: its own, or that of the server which brings it. Such a rule exists before the server was ever
+/// reached, so no list of tools that a server sends can loosen it.
+pub fn rule_of<'a>(rules: &'a ToolRules, tool: &str) -> Option<&'a ToolRule> {
+    let of_server = || rules.get(&rule_of_server(tool.split_once(SERVER_SEPARATOR)?.0));
+    rules.get(tool).or_else(of_server)
+}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolRule {
+    pub place: Place,
     /// Whether it changes nothing: such calls run side by side and may run again.
     pub read_only: bool,
-    /// What holds for calls that no rule below matches.
+    /// Whether asking twice with one execution id is the same as asking once. Counts for tools elsewhere.
+    pub idempotent: bool,
+    /// Applies to calls that match no rule.
     pub policy: Policy,
-    /// The first that matches counts.
+    /// The first match decides.
     pub rules: Vec<PatternRule>,
     /// The argument that a shell interprets, if there is one.
     pub shell_argument: Option<String>,
+}
+
+/// Where a tool runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// A program in the conversation's sandbox, which runs an execution at most once.
+    #[default]
+    Sandbox,
+    /// A server that is not ours, which may or may not remember what it was asked.
+    Elsewhere,
+    /// A conversation of its own, which recovers by itself.
+    Child,
+    /// Nowhere: recording the call is all there is to do.
+    Log,
+}
+
+impl Place {
+    pub(crate) fn is_sandbox(&self) -> bool {
+        *self == Place::Sandbox
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,34 +79,36 @@ pub enum Policy {
     Deny,
 }
 
-/// What becomes of a call.
+/// What to do with a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Run,
     Ask,
-    /// The model is told why.
+    /// A person or a rule forbids it. The model is told why.
+    Deny(&'static str),
+    /// It cannot run. The model is told why.
     Refuse(&'static str),
 }
 
 impl ToolRule {
-    /// The operator's rules come first; what a person decided once and for all answers only what the operator leaves to
-    /// people. Of several such decisions the newest that matches counts.
+    /// The operator's rules come first. An "always" decision applies only where the operator's policy is to ask. If
+    /// several match, the newest one counts.
     pub(crate) fn verdict(&self, name: &str, input: &Value, always: &[Always]) -> Verdict {
         let matching = self.rules.iter().find(|rule| self.matches(&rule.patterns, rule.policy, input));
         match matching.map_or(self.policy, |rule| rule.policy) {
             Policy::Allow => return Verdict::Run,
-            Policy::Deny => return Verdict::Refuse("denied by policy"),
+            Policy::Deny => return Verdict::Deny("denied by policy"),
             Policy::Ask => {}
         }
         let decided = always.iter().rev().find(|always| always.tool == name && self.covers(always, input));
         match decided.map(|always| always.decision) {
             Some(Decision::Approve) => Verdict::Run,
-            Some(Decision::Deny) => Verdict::Refuse("denied by a person for all such calls"),
+            Some(Decision::Deny) => Verdict::Deny("denied by a person for all such calls"),
             None => Verdict::Ask,
         }
     }
 
-    /// Whether a decision for all calls, or for those that match its pattern, is about this one.
+    /// Whether an "always" decision covers this call.
     pub(crate) fn covers(&self, always: &Always, input: &Value) -> bool {
         let policy = match always.decision {
             Decision::Approve => Policy::Allow,
@@ -77,14 +117,16 @@ impl ToolRule {
         always.pattern.as_ref().is_none_or(|pattern| self.matches(pattern, policy, input))
     }
 
-    /// `git *` also matches `git status; rm -rf ~`. So a command that a shell would take apart matches a pattern that
-    /// allows it only if the pattern spells the operators out.
+    /// `git *` also matches `git status; rm -rf ~`, and `docs/*` matches `docs/../.git/config`. So a command that a shell
+    /// would take apart, and a path that steps up, match a pattern that allows them only if the pattern has the same.
     fn matches(&self, patterns: &Patterns, policy: Policy, input: &Value) -> bool {
         patterns.iter().all(|(argument, pattern)| {
             let Some(text) = input.get(argument).and_then(Value::as_str) else { return false };
-            let is_shell = self.shell_argument.as_ref() == Some(argument);
-            let hides = policy == Policy::Allow && is_shell && has_operators(text, pattern);
-            glob(pattern, text) && !hides
+            let hides = match self.shell_argument.as_ref() == Some(argument) {
+                true => has_operators,
+                false => steps_up,
+            };
+            matches(pattern, text, |pattern| policy == Policy::Allow && hides(text, pattern))
         })
     }
 }
@@ -92,32 +134,16 @@ impl ToolRule {
 /// Characters with which a shell joins, nests, redirects or substitutes commands.
 const OPERATORS: [char; 11] = [';', '&', '|', '`', '$', '(', ')', '<', '>', '\n', '\r'];
 
-/// Whether the command has operators that the pattern does not have as often.
+/// Whether the command has more of some operator than the pattern has.
 fn has_operators(command: &str, pattern: &str) -> bool {
     let count = |text: &str, operator| text.chars().filter(|letter| *letter == operator).count();
     OPERATORS.into_iter().any(|operator| count(command, operator) > count(pattern, operator))
 }
 
-/// Whether the whole text matches. Goes back only to the last `*`, so its time is bounded by the product of the lengths.
-fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
-    let (mut p, mut t) = (0, 0);
-    let mut star = None; // where the last `*` is, and how much of the text it takes so far
-    while t < text.len() {
-        match pattern.get(p) {
-            Some('*') => {
-                star = Some((p, t));
-                p += 1;
-            }
-            Some(letter) if *letter == '?' || *letter == text[t] => (p, t) = (p + 1, t + 1),
-            _ => {
-                let Some((place, taken)) = star else { return false };
-                star = Some((place, taken + 1));
-                (p, t) = (place + 1, taken + 1);
-            }
-        }
-    }
-    pattern[p..].iter().all(|letter| *letter == '*')
+/// Whether the path has more steps to a parent than the pattern has.
+fn steps_up(path: &str, pattern: &str) -> bool {
+    let count = |text: &str| text.split('/').filter(|step| *step == "..").count();
+    count(path) > count(pattern)
 }
 
 #[cfg(test)]

@@ -3,9 +3,12 @@
 
 mod agents;
 mod crashes;
+mod delegations;
+mod elsewhere;
 mod fixtures;
 mod races;
 mod random;
 mod scenarios;
+mod screens;
 mod snapshots;
 mod transitions;

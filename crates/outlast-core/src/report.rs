@@ -1,11 +1,12 @@
 //! Reports from outside: from a call to a model, from a timer, or about a lost owner.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::message::TextKind;
 use crate::{
-    ChangedFile, CheckpointId, ExecutionId, Failure, GenerationId, MessageId, SandboxId, SandboxState,
-    ToolStream,
+    ChangedFile, CheckpointId, ExecutionId, Failure, FileChange, GenerationId, MessageId, NotificationId,
+    SandboxId, SandboxState, Seq, ToolStream,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +15,10 @@ pub enum Report {
     Streamed(Streamed),
     /// The attempt that the log tells of, or the wait for the next one, is not under way: its owner is gone.
     CallLost {
+        generation: GenerationId,
+    },
+    /// The server stops while the call is under way.
+    HandedOver {
         generation: GenerationId,
     },
     /// The wait before a retry is over.
@@ -26,6 +31,10 @@ pub enum Report {
     },
     /// Nobody has watched it for too long.
     Abandoned {
+        generation: GenerationId,
+    },
+    /// It has worked for longer than the operator allows.
+    TimeUsedUp {
         generation: GenerationId,
     },
     /// The worker that produces the answer was silent for too long.
@@ -42,6 +51,12 @@ pub enum Report {
     },
     /// An execution wrote something, and may have ended with it.
     Ran(Ran),
+    /// The parent knows what happened up to this position.
+    ParentTold {
+        seq: Seq,
+    },
+    /// The parent is gone, or does not wait for this conversation any more.
+    ParentGone,
     /// The execution is dead, whether or not it ever began.
     Stopped {
         execution: ExecutionId,
@@ -62,17 +77,20 @@ pub enum Report {
     SandboxKilled {
         sandbox: SandboxId,
     },
-    /// The sandbox does not exist any more.
+    /// The sandbox no longer exists.
     SandboxGone {
         sandbox: SandboxId,
         /// Executions that certainly never began in it.
         not_started: Vec<ExecutionId>,
     },
+    /// A person changed a file in the sandbox.
+    FileChanged(FileChange),
     CheckpointTaken {
         checkpoint: CheckpointId,
         files: u64,
         bytes: u64,
         truth: Option<String>,
+        left_out: Option<String>,
     },
     CheckpointFailed {
         checkpoint: CheckpointId,
@@ -87,6 +105,10 @@ pub enum Report {
     Summarized {
         generation: GenerationId,
         changes: Vec<ChangedFile>,
+    },
+    /// The notification is stored.
+    Notified {
+        notification: NotificationId,
     },
     /// What the sandbox of a resumed run says is true.
     Inspected {
@@ -142,7 +164,7 @@ pub struct Streamed {
 }
 
 /// A piece of a model's answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Piece {
     Text {
         kind: TextKind,

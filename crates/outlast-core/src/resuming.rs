@@ -1,4 +1,4 @@
-//! How an interrupted agent goes on: the model is told where the run stands, and nothing that was done is done again.
+//! How an interrupted agent continues: the model is told where the run stands, and finished work is not repeated.
 
 use crate::attempts::{begin_attempt, retract};
 use crate::entries::Entries;
@@ -10,12 +10,15 @@ use crate::{Conversation, Event, Generation, Message, MessageStatus, Part, Role}
 /// How much of a partial answer the model is shown again, in bytes from its end.
 const PARTIAL_BYTES_MAX: usize = 8 * 1024;
 
-/// Whether the sandbox is asked what is true before an interrupted generation goes on.
+/// How much of the working memory of each sub-agent it is shown, in bytes from its start: the plan comes first.
+const CHILD_BYTES_MAX: usize = 4 * 1024;
+
+/// Whether the sandbox must report the state of its files before an interrupted generation continues.
 pub(crate) fn asks_the_sandbox(state: &Conversation, generation: &Generation) -> bool {
     generation.is_agent() && (state.sandbox.is_some() || generation.progress.rounds.stage != Stage::Answering)
 }
 
-/// The sandbox has said what is true: the model is told, and the run goes on.
+/// The sandbox has reported the state of its files: the model is told, and the run continues.
 pub(crate) fn go_on(state: &Conversation, generation: &Generation, truth: &str, entries: &mut Entries) {
     let progress = &generation.progress;
     if progress.rounds.stage == Stage::Answering {
@@ -23,7 +26,7 @@ pub(crate) fn go_on(state: &Conversation, generation: &Generation, truth: &str, 
     }
     let answers = progress.rounds.stage == Stage::Answering;
     let said = standing(state, generation, truth);
-    system_message(state, generation, said, !answers, entries); // an answer goes on with its next attempt
+    system_message(state, generation, said, !answers, entries); // an answer continues with its next attempt
     if answers {
         begin_attempt(generation, entries);
     }
@@ -45,6 +48,11 @@ fn standing(state: &Conversation, generation: &Generation, truth: &str) -> Strin
     if !rounds.unknown.is_empty() {
         said.push_str(&format!("\nOutcome unknown: {}\n", rounds.unknown.join(", ")));
     }
+    for (call, child) in generation.children() {
+        let memory = serde_json::to_string(&child.state.memory).unwrap_or_default();
+        let (status, memory) = (child.state.status.as_str(), head(&memory, CHILD_BYTES_MAX));
+        said.push_str(&format!("\nSub-agent of call {call}, which goes on by itself ({status}): {memory}\n"));
+    }
     if !truth.trim().is_empty() {
         said.push_str(&format!("\nState of the workspace:\n{}\n", truth.trim_end()));
     }
@@ -53,6 +61,15 @@ fn standing(state: &Conversation, generation: &Generation, truth: &str) -> Strin
         said.push_str(&format!("\nYour answer was cut off. It ended with:\n{}\n", tail(&partial)));
     }
     said.trim_end().to_owned()
+}
+
+/// The start of a text, up to the end of a character.
+fn head(text: &str, bytes: usize) -> &str {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 /// The end of a text, from the start of a character.
@@ -64,7 +81,7 @@ fn tail(text: &str) -> &str {
     &text[start..]
 }
 
-/// A message of the server in the transcript.
+/// A message from the server in the transcript.
 pub(crate) fn system_message(
     state: &Conversation,
     generation: &Generation,

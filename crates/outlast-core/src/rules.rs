@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::ToolRules;
+use crate::policy::rule_of;
+use crate::{ToolRule, ToolRules};
 
 /// What an operator may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +27,10 @@ pub struct Rules {
     pub tools: ToolRules,
     /// How many rounds an agent may take.
     pub max_rounds: u32,
+    /// How many conversations may delegate in turn; 0 for no sub-agents.
+    pub max_depth: u32,
+    /// How many sub-agents one run may start.
+    pub max_children: u32,
     /// How many tokens all its model calls may cost together.
     pub max_tokens: Option<u64>,
     /// How long it may work. Waiting for a person does not count.
@@ -36,11 +41,17 @@ pub struct Rules {
     pub sandbox_idle_pause: Duration,
     /// How long a paused sandbox is kept.
     pub sandbox_kill: Duration,
+    /// How large all files of a workspace together may become by what people put there.
+    pub workspace_bytes: u64,
     /// How old a checkpoint may be when an interrupted run whose sandbox is gone is resumed.
     pub checkpoint_age: Duration,
 }
 
 impl Rules {
+    pub(crate) fn tool(&self, name: &str) -> Option<&ToolRule> {
+        rule_of(&self.tools, name)
+    }
+
     /// Whether a person is asked before a model is called again after a crash.
     pub(crate) fn ask_first(&self) -> bool {
         match self.recovery {
@@ -63,11 +74,14 @@ impl Default for Rules {
             prefill: BTreeSet::new(),
             tools: ToolRules::new(),
             max_rounds: 50,
+            max_depth: 0,
+            max_children: 8,
             max_tokens: None,
             max_time: None,
             approval_pause: Duration::from_secs(5 * 60),
             sandbox_idle_pause: Duration::from_secs(15 * 60),
             sandbox_kill: Duration::from_secs(24 * 60 * 60),
+            workspace_bytes: 4 << 30,
             checkpoint_age: Duration::from_secs(25 * 60),
         }
     }

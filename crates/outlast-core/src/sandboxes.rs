@@ -1,34 +1,38 @@
-//! The sandbox of a conversation: when it must run, when it is saved, paused and killed, and what comes of the news
+//! The sandbox of a conversation: when it must run, when it is saved, paused and killed, and what follows from reports
 //! about it.
 
 use std::time::Duration;
 
 use crate::entries::Entries;
-use crate::generation::{Phase, Stage};
+use crate::generation::{Phase, Rounds, Stage};
 use crate::ids::derived;
 use crate::resuming::system_message;
-use crate::rounds::{interrupt_unless_auto, lose_executions};
+use crate::rounds::{interrupt_unless_auto, lose_executions, needs_sandbox};
 use crate::{
     Checkpoint, CheckpointId, Conversation, Effect, Ensure, Event, ExecutionId, Generation, Rules, Sandbox,
     SandboxId, SandboxState, Timestamp,
 };
 
-/// How long a store of checkpoints that failed is left alone, ...
+/// How long to wait before saving again after the store of checkpoints failed, ...
 const CHECKPOINT_WAIT: Duration = Duration::from_secs(60);
-/// ... and how often the same files are tried. Then it is broken, and the next change of the files tries again. A sandbox
-/// whose files are not saved is never killed.
+/// ... and how many times to try. After that, the next change of the files tries again. A sandbox whose files are not
+/// saved is never killed.
 const CHECKPOINT_TRIES: u32 = 3;
-/// A sandbox that dies so often in one round dies of what the round does.
+/// A sandbox that dies this many times in one round is probably killed by what the round does.
 const LOST_PER_ROUND_MAX: u32 = 3;
 
 /// What should be under way for the sandbox.
 pub(crate) fn effects(state: &Conversation, rules: &Rules, now: Timestamp) -> Vec<Effect> {
-    let stop = |owed: &crate::OwedStop| Effect::StopExecution {
-        sandbox: owed.sandbox.clone(),
-        execution: owed.execution.clone(),
+    let stop = |owed: &crate::OwedStop| {
+        let execution = owed.execution.clone();
+        match (owed.child.clone(), owed.sandbox.clone()) {
+            (Some(child), _) => Some(Effect::CancelChild { execution, child }),
+            (None, Some(sandbox)) => Some(Effect::StopExecution { sandbox, execution }),
+            (None, None) => None,
+        }
     };
-    let mut effects: Vec<Effect> = state.owed_stops.iter().map(stop).collect();
-    if must_run(state) {
+    let mut effects: Vec<Effect> = state.owed_stops.iter().filter_map(stop).collect();
+    if must_run(state, rules) {
         effects.extend(ensure(state, rules).map(|(sandbox, how)| Effect::EnsureSandbox { sandbox, how }));
     }
     let Some(sandbox) = &state.sandbox else { return effects };
@@ -36,7 +40,8 @@ pub(crate) fn effects(state: &Conversation, rules: &Rules, now: Timestamp) -> Ve
     let is_due = |time: Option<Timestamp>| time.is_some_and(|time| time <= now);
     if is_due(checkpoint_due(state, rules)) {
         effects.extend(
-            checkpoint_id(sandbox).map(|checkpoint| Effect::TakeCheckpoint { sandbox: id(), checkpoint }),
+            checkpoint_id(state, rules)
+                .map(|checkpoint| Effect::TakeCheckpoint { sandbox: id(), checkpoint }),
         );
     } else if is_due(pause_due(state, rules)) {
         effects.push(Effect::PauseSandbox { sandbox: id() });
@@ -46,21 +51,21 @@ pub(crate) fn effects(state: &Conversation, rules: &Rules, now: Timestamp) -> Ve
     effects
 }
 
-/// When somebody must look after the sandbox, even if nobody asks. The beginning of time means now.
+/// When the server must look at the sandbox without being asked. Time zero means now.
 pub(crate) fn due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
-    let ensure = must_run(state).then(|| ensure(state, rules)).flatten();
+    let ensure = must_run(state, rules).then(|| ensure(state, rules)).flatten();
     let now = (ensure.is_some() || !state.owed_stops.is_empty()).then(Timestamp::default);
     let timers = [now, checkpoint_due(state, rules), pause_due(state, rules), kill_due(state, rules)];
     timers.into_iter().flatten().min()
 }
 
-/// Whether the sandbox has to run now: for tools, for a person who wakes it, or to be asked what is true. While a person
-/// is asked for the first time it is made, so that they do not wait for it afterwards.
-fn must_run(state: &Conversation) -> bool {
-    is_needed(state) || must_be_saved(state)
+/// Whether the sandbox must run now: for tools, because a person woke it, or to report the state of its files. It is
+/// created while a person is asked for the first time, so that nobody has to wait for it after the decision.
+fn must_run(state: &Conversation, rules: &Rules) -> bool {
+    is_needed(state, rules) || must_be_saved(state)
 }
 
-/// Whether a sandbox that fell asleep beside an interrupted run has files to save, now that nothing runs in it.
+/// Whether a sandbox that was paused during an interrupted run has files to save, now that nothing runs in it.
 fn must_be_saved(state: &Conversation) -> bool {
     let asleep = state.sandbox.as_ref().filter(|sandbox| sandbox.state == SandboxState::Paused);
     let unsaved = asleep.is_some_and(|sandbox| sandbox.dirty.is_some() && sandbox.failures == 0);
@@ -68,21 +73,28 @@ fn must_be_saved(state: &Conversation) -> bool {
 }
 
 fn has_executions(state: &Conversation) -> bool {
-    state.active().is_some_and(|active| !active.progress.rounds.executions.is_empty())
+    state.active().is_some_and(|active| runs_inside(&active.progress.rounds))
 }
 
-fn is_needed(state: &Conversation) -> bool {
+/// Whether anything runs in the sandbox. What runs elsewhere does not touch its files.
+pub(crate) fn runs_inside(rounds: &Rounds) -> bool {
+    rounds.executions.iter().any(|execution| execution.sandbox.is_some())
+}
+
+fn is_needed(state: &Conversation, rules: &Rules) -> bool {
     let Some(generation) = state.active().filter(|active| active.is_agent()) else { return false };
     let rounds = &generation.progress.rounds;
     if generation.progress.phase != Phase::Running {
         return false;
     }
-    let tools = rounds.stage == Stage::Tools && generation.open_calls().next().is_some();
-    rounds.resuming || (tools && (!generation.is_blocked() || state.sandbox.is_none() || rounds.woken))
+    let in_sandbox = generation.open_calls().any(|(id, _)| needs_sandbox(generation, id, rules));
+    let tools = rounds.stage == Stage::Tools && in_sandbox;
+    let asked = rounds.resuming && state.sandbox.is_some(); // for what is true
+    asked || (tools && (!generation.is_blocked() || state.sandbox.is_none() || rounds.woken))
 }
 
-/// How the sandbox comes to run, if it does not.
-fn ensure(state: &Conversation, rules: &Rules) -> Option<(SandboxId, Ensure)> {
+/// How to get the sandbox running, if it is not.
+pub(crate) fn ensure(state: &Conversation, rules: &Rules) -> Option<(SandboxId, Ensure)> {
     let Some(sandbox) = &state.sandbox else { return Some((state.next_sandbox_id(), Ensure::Create)) };
     match sandbox.state {
         SandboxState::Created | SandboxState::Resumed | SandboxState::Restored => None,
@@ -97,63 +109,91 @@ fn ensure(state: &Conversation, rules: &Rules) -> Option<(SandboxId, Ensure)> {
     }
 }
 
-/// Why the last checkpoint is not restored, if it is not.
+/// Why the last checkpoint must not be restored, if there is a reason.
 fn unusable(state: &Conversation, sandbox: &Sandbox, rules: &Rules) -> Option<String> {
     let Some(Checkpoint { taken_at, branch, .. }) = &sandbox.checkpoint else {
-        return Some("there was no checkpoint of its files".to_owned());
+        return Some("it had no checkpoint".to_owned());
     };
     if branch.as_deref() != state.branch() {
         return Some(format!(
-            "the branch has changed since the checkpoint of {taken_at}, which is discarded"
+            "the checkpoint of {taken_at} was discarded because the branch has changed since"
         ));
     }
     let resumed = state.active().filter(|active| active.progress.rounds.resuming);
     let resumed_at = resumed.and_then(|active| active.progress.at_work_since)?;
     let expired = sandbox.state == SandboxState::Lost && resumed_at.since(*taken_at) > rules.checkpoint_age;
-    expired.then(|| format!("sandbox expired: its last checkpoint is of {taken_at}"))
+    expired.then(|| format!("sandbox expired: its last checkpoint was taken at {taken_at}"))
 }
 
-/// The checkpoint that is missing: of the files as they are after the last call that may have changed them.
-fn checkpoint_id(sandbox: &Sandbox) -> Option<CheckpointId> {
-    let dirty = sandbox.dirty?.to_string();
-    Some(derived("cp", &[sandbox.id.as_str(), &dirty]).into())
+/// The checkpoint that has yet to be taken: the files after the last call that may have changed them, or at the time of a
+/// pause if a command in the background may have.
+fn checkpoint_id(state: &Conversation, rules: &Rules) -> Option<CheckpointId> {
+    let sandbox = state.sandbox.as_ref()?;
+    let since = match sandbox.dirty {
+        Some(dirty) => dirty.to_string(),
+        None => format!("at {}", background_due(state, rules)?),
+    };
+    Some(derived("cp", &[sandbox.id.as_str(), &since]).into())
 }
 
-/// When the files are to be saved: after each round, before a pause, at the end. Never while a tool may change them.
+/// When files are saved that a command in the background may have changed since the last checkpoint: before each pause.
+fn background_due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
+    let sandbox =
+        state.sandbox.as_ref().filter(|sandbox| sandbox.background && sandbox.state.is_running())?;
+    let pause = idle_until(state, rules)?;
+    let is_saved = sandbox.checkpoint.as_ref().is_some_and(|checkpoint| checkpoint.taken_at >= pause);
+    (!is_saved && sandbox.failures == 0).then_some(pause)
+}
+
+/// When the files of a tool are saved that an interrupted run left frozen: before its sandbox is killed.
+fn frozen_due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
+    let sandbox = state.sandbox.as_ref().filter(|sandbox| sandbox.state == SandboxState::Paused)?;
+    let unsaved = sandbox.dirty.is_some() && sandbox.failures == 0 && has_executions(state);
+    (unsaved && !must_run(state, rules)).then(|| sandbox.since.after(rules.sandbox_kill))
+}
+
+/// When files are saved: after each round, before a pause, at the end, and after a person has changed one, but never
+/// while a tool may change them.
 fn checkpoint_due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
-    let sandbox = state.sandbox.as_ref().filter(|sandbox| sandbox.state.is_running())?;
-    let dirty = sandbox.dirty?;
+    let sandbox = state.sandbox.as_ref()?;
     if !state.owed_stops.is_empty() || sandbox.failures >= CHECKPOINT_TRIES {
         return None;
     }
+    if !sandbox.state.is_running() {
+        return frozen_due(state, rules);
+    }
+    let Some(dirty) = sandbox.dirty else {
+        return background_due(state, rules).filter(|_| !has_executions(state) && !must_run(state, rules));
+    };
     let wait =
         if sandbox.failures > 0 { sandbox.failed_at.after(CHECKPOINT_WAIT) } else { Timestamp::default() };
     let Some(generation) = state.active() else { return Some(wait) };
     let rounds = &generation.progress.rounds;
-    if !rounds.executions.is_empty() || rounds.resuming {
+    if runs_inside(rounds) || rounds.resuming {
         return None;
     }
     let of_an_earlier_round = Some(&dirty) < rounds.ends.last();
     match rounds.stage {
         Stage::Answering | Stage::Finishing => Some(wait),
         Stage::Tools if generation.progress.phase == Phase::Interrupted => Some(wait),
-        Stage::Tools if of_an_earlier_round => Some(wait),
+        Stage::Tools if of_an_earlier_round || sandbox.changed_by_person => Some(wait),
         Stage::Tools => idle_until(state, rules).map(|pause| pause.max(wait)),
     }
 }
 
-/// When a running sandbox is put to sleep. What is not saved by then is saved first, unless that fails.
+/// When a running sandbox is paused. Unsaved files are saved first, unless that fails.
 fn pause_due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
     let sandbox = state.sandbox.as_ref().filter(|sandbox| sandbox.state.is_running())?;
-    // What an interrupted run left running is frozen with it, and saved when it has ended.
-    let unsaved = sandbox.dirty.is_some() && sandbox.failures == 0 && !has_executions(state);
-    if unsaved || !state.owed_stops.is_empty() || must_run(state) {
+    // A tool that an interrupted run left running is frozen too. Its files are saved once it has ended.
+    let unsaved = sandbox.dirty.is_some() || background_due(state, rules).is_some();
+    let unsaved = unsaved && sandbox.failures == 0 && !has_executions(state);
+    if unsaved || !state.owed_stops.is_empty() || must_run(state, rules) {
         return None;
     }
     idle_until(state, rules)
 }
 
-/// How long the sandbox may stay awake for nothing; `None` while a generation is at work.
+/// How long the sandbox may stay idle before it is paused; `None` while a generation is at work.
 fn idle_until(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
     let used_at = state.sandbox.as_ref()?.used_at;
     match state.active() {
@@ -165,11 +205,11 @@ fn idle_until(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
 
 fn kill_due(state: &Conversation, rules: &Rules) -> Option<Timestamp> {
     let sandbox = state.sandbox.as_ref().filter(|sandbox| sandbox.state == SandboxState::Paused)?;
-    let kept = sandbox.dirty.is_some() || must_run(state);
+    let kept = sandbox.dirty.is_some() || must_run(state, rules);
     (!kept).then(|| sandbox.since.after(rules.sandbox_kill))
 }
 
-/// The sandbox runs. If files were lost on the way, the transcript says so.
+/// The sandbox is running. If files were lost, a message in the transcript says so.
 pub(crate) fn ready(
     state: &Conversation,
     id: &SandboxId,
@@ -194,30 +234,48 @@ pub(crate) fn ready(
     }
 }
 
-/// Why the sandbox is as it is now, for a person, and whether something was lost.
+/// Tells a person why the sandbox is in this state; also says whether files were lost.
 fn why(state: &Conversation, now_is: SandboxState, rules: &Rules) -> (String, bool) {
-    let Some(sandbox) = &state.sandbox else { return ("needed by a tool".to_owned(), false) };
+    let Some(sandbox) = &state.sandbox else {
+        let by = if state.active().is_some() { "needed by a tool" } else { "needed for a file" };
+        return (by.to_owned(), false);
+    };
     let was_lost = sandbox.state == SandboxState::Lost;
     let taken = sandbox.checkpoint.as_ref().map(|checkpoint| checkpoint.taken_at.to_string());
     let taken = taken.unwrap_or_default();
     match now_is {
         SandboxState::Restored if was_lost => {
             let said = format!(
-                "The sandbox was lost. Its files are restored as they were at {taken}; later changes and running \
-                 processes are gone."
+                "The sandbox was lost. Its files were restored as of {taken}; later changes and running \
+                 processes are gone.{}",
+                not_restored(sandbox)
             );
             (said, true)
         }
-        SandboxState::Restored => (format!("its files are restored as they were at {taken}"), false),
+        SandboxState::Restored if sandbox.background || !not_restored(sandbox).is_empty() => {
+            let ended = if sandbox.background { " Commands in its background have ended." } else { "" };
+            let left = not_restored(sandbox);
+            (
+                format!("The sandbox was removed, and its files were restored as of {taken}.{ended}{left}"),
+                true,
+            )
+        }
+        SandboxState::Restored => (format!("its files were restored as of {taken}"), false),
         SandboxState::Created if sandbox.state.is_gone() => {
             let why = unusable(state, sandbox, rules).unwrap_or_default();
-            (format!("The sandbox is gone and a new one is empty: {why}."), true)
+            (format!("The sandbox was lost, and its replacement is empty: {why}."), true)
         }
         _ => ("needed again".to_owned(), false),
     }
 }
 
-/// It cannot be had: a generation that needs it fails, and may be retried.
+/// What the restored checkpoint has not, as a sentence.
+fn not_restored(sandbox: &Sandbox) -> String {
+    let left_out = sandbox.checkpoint.as_ref().and_then(|checkpoint| checkpoint.left_out.as_ref());
+    left_out.map(|left_out| format!(" Not restored: {left_out}.")).unwrap_or_default()
+}
+
+/// The sandbox cannot be created. A generation that needs it fails, and can be retried.
 pub(crate) fn failed(
     state: &Conversation,
     id: &SandboxId,
@@ -226,7 +284,7 @@ pub(crate) fn failed(
     entries: &mut Entries,
 ) {
     let expected = ensure(state, rules).is_some_and(|(expected, _)| expected == *id);
-    if let Some(active) = state.active().filter(|_| expected && is_needed(state)) {
+    if let Some(active) = state.active().filter(|_| expected && is_needed(state, rules)) {
         let code = "sandbox_unavailable".to_owned();
         entries.of(active, Event::ChatError { error_message: reason, code });
     } else if expected && must_be_saved(state) {
@@ -252,12 +310,16 @@ pub(crate) fn killed(state: &Conversation, id: &SandboxId, rules: &Rules, entrie
         .as_ref()
         .is_some_and(|sandbox| sandbox.id == *id && sandbox.state == SandboxState::Paused)
     {
+        // A tool that an interrupted run left frozen ends here. Its files were saved, its outcome is unknown.
+        if let Some(active) = state.active() {
+            lose_executions(active, &[], rules, entries);
+        }
         let reason = format!("paused for {} s", rules.sandbox_kill.as_secs());
         change(state, id, SandboxState::Killed, &reason, entries);
     }
 }
 
-/// The sandbox is not there any more. What ran in it has an unknown outcome, unless it changes nothing.
+/// The sandbox no longer exists. The outcome of what ran in it is unknown, except for tools that change nothing.
 pub(crate) fn gone(
     state: &Conversation,
     id: &SandboxId,
@@ -286,13 +348,13 @@ fn change(state: &Conversation, id: &SandboxId, to: SandboxState, reason: &str, 
     entries.of_active(state, Event::SandboxChanged { sandbox_id, state: to, reason });
 }
 
-/// Whether this is the checkpoint that is missing. One of files that have changed since is not.
-pub(crate) fn is_missing(state: &Conversation, id: &CheckpointId) -> bool {
-    let running = state.sandbox.as_ref().filter(|sandbox| sandbox.state.is_running());
-    running.and_then(checkpoint_id).as_ref() == Some(id)
+/// Whether this is the checkpoint that was to be taken. If files have changed since, it is not.
+pub(crate) fn is_missing(state: &Conversation, id: &CheckpointId, rules: &Rules) -> bool {
+    let sandbox = state.sandbox.as_ref().filter(|sandbox| !sandbox.state.is_gone());
+    sandbox.and_then(|_| checkpoint_id(state, rules)).as_ref() == Some(id)
 }
 
-/// The checkpoint cannot be restored: it is as if there were none.
+/// The checkpoint cannot be restored, so it is treated as if it did not exist.
 pub(crate) fn restore_failed(
     state: &Conversation,
     id: CheckpointId,

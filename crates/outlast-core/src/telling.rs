@@ -154,7 +154,7 @@ impl<'a> Telling<'a> {
         if !self.generation.is_agent() {
             return id;
         }
-        let id = unique_id(self.generation, id, &self.called);
+        let id = unique_id(self.generation, id, &self.called, self.entries.next_seq());
         let (name, input) = (name.to_owned(), input.clone());
         self.calls.push(Call { id: id.clone(), message: message.clone(), name, input });
         id

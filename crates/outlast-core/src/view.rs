@@ -8,8 +8,9 @@ use utoipa::ToSchema;
 
 use crate::documents::{ConversationDocument, conversation_document};
 use crate::{
-    Approval, Conversation, Entry, Event, Execution, ExecutionId, Generation, GenerationId, GenerationStatus,
-    Message, MessageId, Part, RequestId, ScheduledRetry, Seq, Timestamp,
+    Approval, Child, Conversation, ConversationId, Delegation, Entry, Event, Execution, ExecutionId,
+    Generation, GenerationId, GenerationStatus, Message, MessageId, Part, Place, RequestId, ScheduledRetry,
+    Seq, Timestamp,
 };
 
 /// Everything needed to show a conversation.
@@ -57,6 +58,9 @@ pub struct ActiveRun {
     /// The tool calls that are running, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub running_tools: Vec<RunningTool>,
+    /// The sub-agents that work for it, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegations: Vec<RunningDelegation>,
     /// The next attempt, while the generation waits to retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<ScheduledRetry>,
@@ -69,6 +73,18 @@ pub struct RunningTool {
     pub tool_use_id: String,
     pub execution_id: ExecutionId,
     pub started_at: Timestamp,
+    /// Where it runs; absent if that is the sandbox.
+    #[serde(default, skip_serializing_if = "Place::is_sandbox")]
+    pub place: Place,
+}
+
+/// A sub-agent that works for a tool call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunningDelegation {
+    pub tool_use_id: String,
+    pub conversation_id: ConversationId,
+    pub state: Delegation,
 }
 
 /// How a generation ended.
@@ -119,6 +135,7 @@ pub fn view(state: &Conversation, mut messages: Vec<Message>, has_more: bool) ->
         queued: queue.len(),
         pending_approvals: run.pending_approvals().map(Approval::shown).collect(),
         running_tools: run.progress.rounds.executions.iter().map(RunningTool::from).collect(),
+        delegations: run.children().map(RunningDelegation::from).collect(),
         retry: run.progress.retry.clone(),
     });
     ConversationView {
@@ -149,6 +166,17 @@ impl From<&Execution> for RunningTool {
             tool_use_id: execution.tool_use_id.clone(),
             execution_id: execution.id.clone(),
             started_at: execution.began_at,
+            place: execution.runs_in(),
+        }
+    }
+}
+
+impl From<(&str, &Child)> for RunningDelegation {
+    fn from((tool_use_id, child): (&str, &Child)) -> RunningDelegation {
+        RunningDelegation {
+            tool_use_id: tool_use_id.to_owned(),
+            conversation_id: child.conversation.clone(),
+            state: child.state.clone(),
         }
     }
 }

@@ -187,6 +187,7 @@ fn size(piece: &Piece) -> usize {
     match piece {
         Piece::Text { text, .. } => text.len(),
         Piece::ToolCall { input, .. } => input.to_string().len(),
+        Piece::Signature { signature } => signature.len(),
         _ => 0, // the rest of what models send has a fixed size
     }
 }

@@ -1,8 +1,9 @@
-//! Checkpoints: what the workspace of a conversation was at some moment, kept outside of the sandbox.
+//! Checkpoints: the workspace of a conversation at one moment, kept outside the sandbox.
 //!
 //! A checkpoint is a tree of blobs named by their content. Every directory is a listing that names the blobs
 //! below it, and the record of the checkpoint names the listing of the root (`tree`). Two checkpoints share
-//! whatever is the same in both, so taking one costs a walk and the changed files with their directories.
+//! whatever is the same in both, so taking one costs a walk over the files, plus storing the changed
+//! ones with their directories.
 //!
 //! Read `tree` for what is stored, `take` for the order that makes a crash harmless, and `restore` for what is
 //! checked before a file is written.
@@ -12,12 +13,15 @@ mod compare;
 mod diff;
 mod error;
 mod files;
+mod gates;
 mod hash;
 mod index;
 mod limits;
 mod load;
 #[cfg(target_os = "linux")]
 mod local;
+mod missing;
+mod outputs;
 mod reading;
 mod restore;
 mod retention;
@@ -28,22 +32,25 @@ mod uploads;
 mod walk;
 mod workspace;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use outlast_core::{ConversationId, Timestamp};
-use tokio::sync::RwLock;
+use tokio_util::sync::CancellationToken;
 
 use self::blobs::{Area, Storage};
+use self::gates::Gates;
 
 pub use self::compare::Difference;
 pub use self::error::CheckpointError;
 pub use self::files::{FileContent, FileKind, FileVersion, ListedFile};
 pub use self::hash::ContentHash;
 pub use self::limits::Limits;
+pub(crate) use self::limits::NAME_BYTES_MAX;
 #[cfg(target_os = "linux")]
 pub use self::local::LocalWorkspace;
+pub use self::outputs::{KeptChunk, KeptOutput, KeptStream, OUTPUT_CHUNK_BYTES, OutputOf};
 pub use self::truth::{Changes, GitTruth, LeftOut, Truth};
 pub use self::workspace::{Attributes, Found, FoundKind, NewFile, OpenFile, Stat, Workspace};
 
@@ -65,21 +72,14 @@ pub const FAULT_POINTS: &[&str] = &[
 /// Blobs are safe from retention for an hour, and a checkpoint must be complete before that.
 const TAKE_TIME_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// Conversations share gates, so that there need not be one for each. Only retention keeps others waiting.
-const GATES: usize = 64;
-
-/// All checkpoints of a server.
 #[derive(Clone)]
 pub struct Checkpoints {
     storage: Storage,
     limits: Limits,
-    /// Taking a checkpoint may come to need a blob that retention has already decided to remove, because a file
-    /// has its former content again. So they exclude each other. In other instances nobody does either: a
-    /// conversation has one owner.
-    gates: Arc<[RwLock<()>; GATES]>,
+    gates: Gates,
 }
 
-/// A checkpoint to take. Repeating it under the same id replaces the former one.
+/// A checkpoint to take. Taking it again under the same id replaces the earlier one.
 pub struct Take {
     pub conversation: ConversationId,
     pub id: String,
@@ -89,17 +89,17 @@ pub struct Take {
     pub now: Timestamp,
 }
 
-/// Durable.
+/// What [`Checkpoints::take`] recorded.
 #[derive(Clone, Debug)]
 pub struct Taken {
     /// Files and links.
     pub files: u64,
     /// The sizes of all files together.
     pub bytes: u64,
-    /// Missing without git if there is no checkpoint to compare with.
+    /// `None` if the workspace is not a git repository and there is no earlier checkpoint to compare with.
     pub truth: Option<Truth>,
     pub left_out: LeftOut,
-    /// What was added to the storage: files and listings that no former checkpoint had.
+    /// What was added to the storage: files and listings that no earlier checkpoint had.
     pub new_blobs: u64,
     /// Their compressed size.
     pub new_bytes: u64,
@@ -116,7 +116,7 @@ pub struct Restore {
 pub struct Restored {
     pub files: u64,
     pub bytes: u64,
-    /// What the workspace had and the checkpoint never did.
+    /// What was left out when the checkpoint was taken.
     pub left_out: LeftOut,
 }
 
@@ -127,12 +127,14 @@ pub struct Between<'a> {
     pub after: &'a str,
 }
 
-/// The checkpoints of a conversation that stay.
+/// The checkpoints of a conversation that are kept.
 #[derive(Clone, Debug)]
 pub struct Keep<'a> {
     pub conversation: &'a ConversationId,
     pub ids: &'a [String],
     pub now: Timestamp,
+    /// Ends it between two steps. Dropping the call instead could leave a step under way, unnoticed by the next checkpoint.
+    pub stop: CancellationToken,
 }
 
 /// What retention removed.
@@ -141,6 +143,8 @@ pub struct Swept {
     pub checkpoints: u64,
     pub blobs: u64,
     pub bytes: u64,
+    /// It was stopped, or a checkpoint was taken meanwhile, so something may be left. Call it again later.
+    pub unfinished: bool,
 }
 
 impl Checkpoints {
@@ -155,12 +159,13 @@ impl Checkpoints {
         Ok(Checkpoints::new(Storage::bucket(url)?))
     }
 
+    #[cfg(test)]
+    pub(crate) fn in_store(store: Arc<dyn object_store::ObjectStore>) -> Checkpoints {
+        Checkpoints::new(Storage::store(store))
+    }
+
     fn new(storage: Storage) -> Checkpoints {
-        Checkpoints {
-            storage,
-            limits: Limits::default(),
-            gates: Arc::new([const { RwLock::const_new(()) }; GATES]),
-        }
+        Checkpoints { storage, limits: Limits::default(), gates: Gates::default() }
     }
 
     pub fn with_limits(self, limits: Limits) -> Checkpoints {
@@ -168,12 +173,13 @@ impl Checkpoints {
     }
 
     /// Records the workspace. When it returns, the checkpoint is durable; if it fails or the process dies, the
-    /// former checkpoints are as they were.
+    /// earlier checkpoints are as they were.
     ///
-    /// Programs may write in the workspace meanwhile. Every file in the checkpoint has a content that was read
-    /// from it, but files need not be from the same moment; pause the sandbox where that matters.
+    /// Programs may write to the workspace meanwhile. Each file has content that was read from it, but not all files are
+    /// from the same moment; pause the sandbox if that matters.
     pub async fn take(&self, request: &Take) -> Result<Taken, CheckpointError> {
-        let _open = self.gate(&request.conversation).read().await;
+        let pass = self.gates.pass(&request.conversation);
+        let _open = pass.take().await;
         let area = self.area(&request.conversation);
         match tokio::time::timeout(TAKE_TIME_MAX, take::take(&area, &self.limits, request)).await {
             Ok(taken) => taken,
@@ -188,7 +194,20 @@ impl Checkpoints {
         restore::restore(&self.area(&request.conversation), &self.limits, request).await
     }
 
-    /// The files of a checkpoint in the order of paths.
+    /// The first path of a checkpoint that the workspace does not have as it was.
+    pub async fn first_missing(
+        &self,
+        conversation: &ConversationId,
+        id: &str,
+        workspace: Arc<dyn Workspace>,
+    ) -> Result<Option<PathBuf>, CheckpointError> {
+        let (area, limits) = (self.area(conversation), self.limits);
+        let record = area.read_record(id).await?;
+        let tree = load::load_tree(&area, &limits, &record).await?;
+        error::blocking(move || missing::first_missing(&*workspace, &tree, &limits)).await
+    }
+
+    /// The files of a checkpoint, sorted by path.
     pub async fn list(
         &self,
         conversation: &ConversationId,
@@ -197,7 +216,6 @@ impl Checkpoints {
         files::list(&self.area(conversation), &self.limits, id).await
     }
 
-    /// Opens a file of a checkpoint for reading.
     pub async fn open(
         &self,
         conversation: &ConversationId,
@@ -207,7 +225,7 @@ impl Checkpoints {
         files::open(&self.area(conversation), &self.limits, id, path).await
     }
 
-    /// What changed between two checkpoints, in the order of paths.
+    /// What changed between two checkpoints, sorted by path.
     pub async fn compare(
         &self,
         conversation: &ConversationId,
@@ -222,7 +240,7 @@ impl Checkpoints {
         compare::compare(&area, &self.limits, before, after).await
     }
 
-    /// The same as a unified diff of text files, at most 1 MiB. What is cut short says so in a line in brackets.
+    /// The same as a unified diff of text files, at most 1 MiB. A line in brackets says what was cut.
     pub async fn diff(
         &self,
         conversation: &ConversationId,
@@ -231,21 +249,19 @@ impl Checkpoints {
         diff::diff(&self.area(conversation), self.compare(conversation, between).await?).await
     }
 
-    /// Removes all other checkpoints of the conversation, and the blobs that none of the rest needs. Records and
-    /// blobs younger than an hour stay until a later call. A checkpoint that is being taken is waited for.
+    /// Removes all checkpoints of the conversation that are not listed, and the blobs that no remaining checkpoint
+    /// uses. Records and blobs younger than an hour stay until a later call. It works in short steps and gives up as soon
+    /// as a checkpoint of the conversation is taken, so nobody waits for it.
     pub async fn keep(&self, request: &Keep<'_>) -> Result<Swept, CheckpointError> {
-        let _closed = self.gate(request.conversation).write().await;
-        retention::keep(&self.area(request.conversation), &self.limits, request).await
+        let pass = self.gates.pass(request.conversation);
+        let Some(sweep) = pass.sweep() else { return Ok(Swept { unfinished: true, ..Swept::default() }) };
+        retention::keep(&self.area(request.conversation), &self.limits, &sweep, request).await
     }
 
-    /// Removes some of what is stored for a conversation that was deleted, and says whether that was all. No
-    /// checkpoint of it may be taken any more.
+    /// Removes some of what is stored for a conversation that was deleted, and returns whether that was
+    /// all. Call it only once no more checkpoints of the conversation can be taken.
     pub async fn forget(&self, conversation: &ConversationId) -> Result<bool, CheckpointError> {
         retention::forget(&self.area(conversation)).await
-    }
-
-    fn gate(&self, conversation: &ConversationId) -> &RwLock<()> {
-        &self.gates[usize::from(blake3::hash(conversation.as_str().as_bytes()).as_bytes()[0]) % GATES]
     }
 
     fn area(&self, conversation: &ConversationId) -> Area {

@@ -1,16 +1,15 @@
 //! The commands of clients.
 
 use outlast_core::{
-    Brief, Command, ConversationId, Decide, Decided, Earlier, Event, GenerationId, GenerationStatus,
-    MessageId, Part, Producer, Refusal, RequestId, Retry, RetryMode, Role, Seq, Start, UserId, WhenBusy,
-    decode,
+    Brief, ChildQuestion, Command, ConversationId, Decide, Decided, Earlier, GenerationId, GenerationStatus,
+    MessageId, Part, Producer, Refusal, RequestId, Retry, RetryMode, Role, Start, UserId, WhenBusy,
 };
 use outlast_store::{Document, Table};
 use serde::Serialize;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::actor::{Mail, Receipt};
+use crate::actor::Receipt;
+use crate::conversations::keyed;
 use crate::engine::{CommandOptions, Engine};
 use crate::error::EngineError;
 
@@ -19,6 +18,9 @@ use crate::error::EngineError;
 pub struct StartRequest {
     /// A new conversation is created if this is `None`.
     pub conversation: Option<ConversationId>,
+    /// The client's own key for the conversation, which is created if there is none with this key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// Whether to create the named conversation if it does not exist.
     #[serde(skip)]
     pub create: bool,
@@ -35,6 +37,9 @@ pub struct StartRequest {
     pub request: Option<RequestId>,
     #[serde(skip)]
     pub when_busy: WhenBusy,
+    /// The API key that asks for it, whichever repetition comes first.
+    #[serde(skip)]
+    pub api_key_id: Option<String>,
 }
 
 impl StartRequest {
@@ -42,6 +47,7 @@ impl StartRequest {
     pub fn new(parts: Vec<Part>) -> StartRequest {
         StartRequest {
             conversation: None,
+            key: None,
             create: false,
             role: Role::User,
             parts,
@@ -49,6 +55,7 @@ impl StartRequest {
             tools: None,
             request: None,
             when_busy: WhenBusy::Reject,
+            api_key_id: None,
         }
     }
 }
@@ -87,10 +94,11 @@ impl Engine {
         let shared = &self.shared;
         let digest = digest(&request);
         let named = request.request.is_some();
-        let conversation = match (&request.conversation, &request.request) {
-            (Some(conversation), _) => conversation.clone(),
-            (None, Some(request)) => conversation_of("start", user, request),
-            (None, None) => shared.ids.make("conv").into(),
+        let conversation = match (&request.conversation, &request.key, &request.request) {
+            (Some(conversation), ..) => conversation.clone(),
+            (None, Some(key), _) => keyed(user, key),
+            (None, None, Some(request)) => conversation_of("start", user, request),
+            (None, None, None) => shared.ids.make("conv").into(),
         };
         let start = Start {
             generation: shared.ids.make("gen").into(),
@@ -102,9 +110,11 @@ impl Engine {
             brief: Brief {
                 model: self.model_of(&request.brief)?,
                 tools: self.tools_of(&request.brief, request.tools)?,
+                api_key_id: request.api_key_id,
                 ..request.brief
             },
             when_busy: request.when_busy,
+            key: request.key,
         };
         let create = request.create || request.conversation.is_none();
         if !create {
@@ -179,7 +189,17 @@ impl Engine {
     ) -> Result<GenerationStatus, EngineError> {
         let ToolDecision { tool_use_id, hash, decided } = decision;
         let decide = Decide { generation: id.clone(), tool_use_id, hash, decided };
-        self.decide_about(user, id, Command::Decide(decide)).await
+        match self.decide_about(user, id, Command::Decide(decide.clone())).await {
+            // A question of a child: the decision is carried out there, and the child tells its parent.
+            Err(EngineError::Refused(Refusal::AskedByChild(question))) => {
+                let ChildQuestion { generation_id: generation, tool_use_id, .. } = *question;
+                let decide = Decide { generation: generation.clone(), tool_use_id, ..decide };
+                self.decide_about(user, &generation, Command::Decide(decide)).await?;
+                let (_, status) = self.place_of(user, id).await?;
+                Ok(status)
+            }
+            decided => decided,
+        }
     }
 
     /// Retries or continues a generation that failed or was cancelled, as a new generation.
@@ -189,6 +209,7 @@ impl Engine {
         id: &GenerationId,
         mode: RetryMode,
         request: Option<RequestId>,
+        api_key_id: Option<String>,
     ) -> Result<Started, EngineError> {
         let (conversation, _) = self.place_of(user, id).await?;
         let options = CommandOptions { create: false, named: request.is_some() };
@@ -198,96 +219,11 @@ impl Engine {
             generation: self.shared.ids.make("gen").into(),
             request: request.unwrap_or_else(|| self.shared.ids.make("req").into()),
             digest: digest(&(id, mode)),
+            api_key_id,
         };
         let generation = retry.generation.clone();
         let replied = self.command(&conversation, user, Command::Retry(retry), options).await;
         self.started(conversation, generation, replied).await
-    }
-
-    /// Creates an empty conversation.
-    pub async fn create_conversation(
-        &self,
-        user: &UserId,
-        title: Option<String>,
-        metadata: Option<Value>,
-        request: Option<RequestId>,
-    ) -> Result<ConversationId, EngineError> {
-        let id = match &request {
-            Some(request) => conversation_of("create", user, request),
-            None => self.shared.ids.make("conv").into(),
-        };
-        let options = CommandOptions { create: true, named: false };
-        let made = (title.clone(), metadata.clone());
-        let command = Command::Create { title, metadata, request: request.clone() };
-        match (self.command(&id, user, command, options).await, request) {
-            (Ok(_), _) => Ok(id),
-            (Err(EngineError::Refused(Refusal::AlreadyExists)), Some(request)) => {
-                match self.made_by(&id, &request).await? == made {
-                    true => Ok(id),
-                    false => Err(EngineError::MadeOtherwise { conversation: id }),
-                }
-            }
-            (Err(error), _) => Err(error),
-        }
-    }
-
-    /// The title and metadata with which a request created a conversation, from its first event.
-    async fn made_by(
-        &self,
-        id: &ConversationId,
-        request: &RequestId,
-    ) -> Result<(Option<String>, Option<Value>), EngineError> {
-        let first = self.shared.store.read(id, Seq::ZERO, 1).await?;
-        let first = first.first().map(|record| decode(&record.bytes)).transpose();
-        let first = first.map_err(|error| EngineError::Broken(error.to_string()))?;
-        Ok(match first.filter(|entry| entry.request.as_ref() == Some(request)).map(|entry| entry.event) {
-            Some(Event::ConversationUpdated { title, metadata, .. }) => (title.flatten(), metadata),
-            _ => (None, None),
-        })
-    }
-
-    /// Creates a conversation under an id that the caller chose, unless it exists.
-    pub async fn create_if_missing(&self, user: &UserId, id: &ConversationId) -> Result<(), EngineError> {
-        match self.must_own(user, id).await {
-            Err(EngineError::NotFound) => {}
-            known => return known,
-        }
-        let options = CommandOptions { create: true, named: false };
-        let create = Command::Create { title: None, metadata: None, request: None };
-        match self.command(id, user, create, options).await {
-            Ok(_) | Err(EngineError::Refused(Refusal::AlreadyExists)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Resolves a user's own name for a conversation, or the id of one of the user's conversations. Two users
-    /// can use the same name for different conversations.
-    pub async fn thread(&self, user: &UserId, name: &str) -> Result<ConversationId, EngineError> {
-        match self.must_own(user, &name.into()).await {
-            Ok(()) => Ok(name.into()),
-            Err(EngineError::NotFound) => Ok(thread_of(user, name)),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Sets the title or the metadata: `None` leaves a value as it is, null clears it.
-    pub async fn update_conversation(
-        &self,
-        user: &UserId,
-        id: &ConversationId,
-        title: Option<Option<String>>,
-        metadata: Option<Value>,
-    ) -> Result<(), EngineError> {
-        self.must_own(user, id).await?;
-        let command = Command::Update { title, metadata };
-        self.command(id, user, command, CommandOptions::default()).await?;
-        Ok(())
-    }
-
-    /// Removes a conversation and everything in it.
-    pub async fn delete_conversation(&self, user: &UserId, id: &ConversationId) -> Result<(), EngineError> {
-        self.must_own(user, id).await?;
-        self.ask(id, |reply| Mail::Delete { user: user.clone(), reply }).await
     }
 
     async fn decide_about(
@@ -347,23 +283,12 @@ impl Engine {
 
 /// The conversation for a request that has an idempotency key but names no conversation: the same for every
 /// repetition of the request.
-fn conversation_of(verb: &str, user: &UserId, request: &RequestId) -> ConversationId {
+pub(crate) fn conversation_of(verb: &str, user: &UserId, request: &RequestId) -> ConversationId {
     format!("conv_{}", &digest(&(verb, user, request))[..32]).into()
 }
 
-/// The user's name for it comes last, so that it can be extracted again.
-fn thread_of(user: &UserId, name: &str) -> ConversationId {
-    format!("thread_{}_{name}", &digest(&("thread", user, name))[..32]).into()
-}
-
-/// A user's own name for a conversation, or its id if the user gave it none.
-pub fn thread_name<'a>(user: &UserId, id: &'a ConversationId) -> &'a str {
-    let name = id.as_str().strip_prefix("thread_").and_then(|rest| rest.split_once('_'));
-    name.map(|(_, name)| name).filter(|name| thread_of(user, name) == *id).unwrap_or(id.as_str())
-}
-
 /// A fingerprint of a request.
-fn digest<T: Serialize>(request: &T) -> String {
+pub(crate) fn digest<T: Serialize>(request: &T) -> String {
     let json = serde_json::to_vec(request).expect("a request has string keys");
     Sha256::digest(&json).iter().map(|byte| format!("{byte:02x}")).collect()
 }

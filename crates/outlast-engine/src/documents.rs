@@ -1,11 +1,13 @@
 //! Converts between the core's documents and the store's.
 
 use outlast_core::{
-    Conversation, ConversationId, DocumentChange, Entry, Event, GenerationDocument, Message, MessageId,
-    Prompt, Timestamp, conversation_document, read_state,
+    Conversation, ConversationDocument, ConversationId, ConversationStatus, DocumentChange, Entry, Event,
+    GenerationDocument, Message, MessageId, Prompt, Timestamp, conversation_document, read_state,
 };
 use outlast_store::{Change, Document, Loaded, Record, StoreError, Table};
 use serde::de::DeserializeOwned;
+
+use crate::tags::tags_of;
 
 /// The store's changes, and the size of the state if it is written too.
 pub(crate) struct Folded {
@@ -29,6 +31,14 @@ pub(crate) fn to_changes(
     Folded { changes, size }
 }
 
+/// The status of a child in the store: lists ask for the others.
+const CHILD: &str = "child";
+
+/// The key by which a list finds conversations of this status.
+pub(crate) fn status_key(status: ConversationStatus) -> String {
+    json(&status).trim_matches('"').to_owned()
+}
+
 fn to_change(
     state: &Conversation,
     change: DocumentChange,
@@ -39,7 +49,12 @@ fn to_change(
         DocumentChange::Conversation(document) => Change::Put(Document {
             order: document.created_at.0,
             due: due.map(|due| due.0),
-            status: json(&document.generation_status).trim_matches('"').to_owned(),
+            status: if state.parent().is_some() {
+                CHILD.to_owned()
+            } else {
+                status_key(document.generation_status)
+            },
+            tags: tags_of(document.metadata.as_ref()),
             state: folded.cloned(),
             ..blank(state, Table::Conversations, document.id.as_str(), json(&document))
         }),
@@ -82,6 +97,7 @@ fn blank(state: &Conversation, table: Table, id: &str, body: String) -> Document
         due: None,
         status: String::new(),
         request: String::new(),
+        tags: Vec::new(),
         body,
         state: None,
     }
@@ -105,6 +121,10 @@ pub(crate) fn to_state(loaded: &Loaded) -> Result<Conversation, StoreError> {
         state.apply(&entry);
     }
     Ok(state)
+}
+
+pub(crate) fn to_conversation(document: &Document) -> Result<ConversationDocument, StoreError> {
+    parse(&document.body)
 }
 
 pub(crate) fn to_message(document: &Document) -> Result<Message, StoreError> {

@@ -2,8 +2,10 @@
 
 use outlast_core::{ConversationId, Refusal, Seq};
 use outlast_store::StoreError;
+use serde::{Deserialize, Serialize};
 
-#[derive(Debug, thiserror::Error)]
+/// It can be serialized, because it may be the reply of another instance.
+#[derive(Debug, Serialize, Deserialize, thiserror::Error)]
 pub enum EngineError {
     #[error(transparent)]
     Refused(Refusal),
@@ -13,7 +15,7 @@ pub enum EngineError {
     #[error("unknown model {asked:?}; known models are {known:?}")]
     UnknownModel { asked: String, known: Vec<String> },
     /// Not offered, or no tool is and this is why.
-    #[error("the tool {asked:?} is not on offer{}", why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    #[error("the tool {asked:?} is not available{}", why.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
     UnknownTool { asked: String, why: Option<String> },
     #[error("you already have {limit} live generations")]
     TooManyLive { limit: usize },
@@ -21,15 +23,31 @@ pub enum EngineError {
     ServerIsFull { limit: usize },
     #[error("this request id already created {conversation} with a different title or metadata")]
     MadeOtherwise { conversation: ConversationId },
+    #[error("you already have {limit} webhooks")]
+    TooManyWebhooks { limit: usize },
+    #[error("too many of your {limit} browsers were added and removed; try again")]
+    TooManyBrowsers { limit: usize },
+    /// A link decides once.
+    #[error("this link was already used to decide")]
+    LinkUsed,
     /// The position is after the end of the log.
-    #[error("the log ends at {tail}")]
+    #[error("the position is past the end of the log, {tail}")]
     CursorAhead { tail: Seq },
     #[error("this conversation already has {limit} followers")]
     TooManyReaders { limit: usize },
     #[error("invalid cursor {0:?}")]
     BadCursor(String),
+    /// The server has no sandboxes, and this is why.
+    #[error("there is no place for files here: {0}")]
+    NoSandbox(String),
+    /// There can be no file under this path.
+    #[error("{0}")]
+    BadPath(String),
+    /// It is no longer kept.
+    #[error("{0}")]
+    Gone(String),
     /// Nothing was done, because the store is not available.
-    #[error("the store is not available: {0}")]
+    #[error("not available: {0}")]
     Unavailable(String),
     /// It is unknown whether it was done. Repeating it is safe with an idempotency key.
     #[error("the outcome is unknown: {0}")]

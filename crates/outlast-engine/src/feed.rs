@@ -7,7 +7,9 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use outlast_core::{DecodeError, Entry, Head, Heads, Seq};
@@ -40,12 +42,14 @@ pub struct Batch {
     /// One for each record.
     heads: Vec<Head>,
     wire: Mutex<Option<Bytes>>,
+    /// When it became visible; `None` if it was read from the log.
+    visible_since: Option<Instant>,
 }
 
 impl Batch {
     /// A batch that was just recorded. `records` are the encoded `entries`.
     pub(crate) fn live(entries: &[Entry], records: Vec<Record>) -> Arc<Batch> {
-        Batch::new(records, entries.iter().map(Head::of).collect())
+        Batch::new(records, entries.iter().map(Head::of).collect(), Some(Instant::now()))
     }
 
     /// A batch read from the log. A line that cannot be read must not hide the others, and a gap would make every
@@ -55,18 +59,23 @@ impl Batch {
         let heads: Vec<_> = records.iter().map(|record| known.of(&record.bytes)).collect();
         let legible = |(record, head): (&mut Record, Result<Head, DecodeError>)| {
             head.unwrap_or_else(|error| {
-                tracing::error!(seq = record.seq.0, %error, "skipped an unreadable line of a log");
+                tracing::error!(seq = record.seq.0, %error, "skipped an unreadable event");
                 record.bytes = in_place_of(record.seq);
                 Head { generation_id: None, kind: Cow::Borrowed(UNREADABLE) }
             })
         };
         let heads = records.iter_mut().zip(heads).map(legible).collect();
-        Batch::new(records, heads)
+        Batch::new(records, heads, None)
     }
 
-    fn new(records: Vec<Record>, heads: Vec<Head>) -> Arc<Batch> {
+    fn new(records: Vec<Record>, heads: Vec<Head>, visible_since: Option<Instant>) -> Arc<Batch> {
         assert_eq!(records.len(), heads.len(), "every record must have a head");
-        Arc::new(Batch { records, heads, wire: Mutex::default() })
+        Arc::new(Batch { records, heads, wire: Mutex::default(), visible_since })
+    }
+
+    /// How long ago it became visible, if that was just now and not read from the log.
+    pub fn age(&self) -> Option<Duration> {
+        self.visible_since.map(|since| since.elapsed())
     }
 
     pub fn records(&self) -> &[Record] {
@@ -101,7 +110,7 @@ impl Batch {
         }
         let kept = self.iter().filter(|(record, head)| keep(record, head));
         let (records, heads) = kept.map(|(record, head)| (record.clone(), head.clone())).unzip();
-        Batch::new(records, heads)
+        Batch::new(records, heads, self.visible_since)
     }
 
     fn first(&self) -> Option<Seq> {
@@ -120,6 +129,9 @@ pub(crate) struct Feed {
     /// Notified whenever the tail changes.
     moved: watch::Sender<()>,
     watchers: watch::Sender<usize>,
+    /// Whether an owner publishes here. If not, the log is relayed from the store.
+    owned: watch::Sender<bool>,
+    relayed: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -180,7 +192,13 @@ pub(crate) enum Follow {
 
 impl Feed {
     pub(crate) fn new() -> Feed {
-        Feed { tail: Mutex::default(), moved: watch::Sender::new(()), watchers: watch::Sender::new(0) }
+        Feed {
+            tail: Mutex::default(),
+            moved: watch::Sender::new(()),
+            watchers: watch::Sender::new(0),
+            owned: watch::Sender::new(false),
+            relayed: AtomicBool::new(false),
+        }
     }
 
     /// Called by a follower that has read where the log ends. It has an effect only if the tail is unknown. An owner
@@ -193,11 +211,46 @@ impl Feed {
     /// followers at another position are sent back to the log.
     pub(crate) fn own_from(&self, seq: Seq) {
         let mut tail = self.lock();
+        self.owned.send_replace(true);
         let before = tail.seq.replace(seq);
         if before == Some(seq) && tail.unsaved == 0 {
             return;
         }
         tail.losses += u64::from(before > Some(seq));
+        tail.forget_recent();
+        self.moved.send_replace(());
+    }
+
+    /// Called when the owner ends. It may go on at another instance.
+    pub(crate) fn disown(&self) {
+        let tail = self.lock();
+        self.owned.send_replace(false);
+        drop(tail);
+    }
+
+    /// Whether there is an owner here. The receiver fails once the feed is gone.
+    pub(crate) fn owned(&self) -> watch::Receiver<bool> {
+        self.owned.subscribe()
+    }
+
+    /// Whether somebody must start to relay; true for the first caller.
+    pub(crate) fn needs_relay(&self) -> bool {
+        !self.relayed.swap(true, Ordering::SeqCst)
+    }
+
+    /// Publishes what was read from the log after the tail, unless there is an owner, which publishes it itself.
+    pub(crate) fn relay(&self, batch: Arc<Batch>) {
+        let mut tail = self.lock();
+        let (Some(seq), Some(first), Some(last)) = (tail.seq, batch.first(), batch.last()) else { return };
+        if *self.owned.borrow() || last <= seq {
+            return;
+        }
+        tail.unsaved = 0;
+        if first == seq.next() && last == seq.plus(batch.records.len()) {
+            return self.show(&mut tail, batch);
+        }
+        // Retention has removed events in between. Followers read the log and find the gap.
+        tail.seq = Some(last);
         tail.forget_recent();
         self.moved.send_replace(());
     }

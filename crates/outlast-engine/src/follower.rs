@@ -49,8 +49,9 @@ impl Follower {
         after: Seq,
         only: Option<(GenerationId, Seq)>,
     ) -> Follower {
-        let feed = shared.slots.feed(&conversation);
+        let feed = shared.followed_feed(&conversation);
         let watching = feed.watching();
+        shared.figures.followers.inc();
         let forget = Forget { shared: shared.clone(), conversation: conversation.clone() };
         Follower {
             shared,
@@ -200,6 +201,7 @@ struct Forget {
 
 impl Drop for Forget {
     fn drop(&mut self) {
+        self.shared.figures.followers.dec();
         self.shared.slots.forget(&self.conversation);
     }
 }

@@ -5,8 +5,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use outlast_core::{ConversationId, Seq};
-use outlast_store::{Append, AppendError, Change, ClaimError, Fence, Record, Store, StoreError, fault};
+use outlast_store::{
+    Append, AppendError, Change, ClaimError, Fence, Limit, MailId, Record, Store, StoreError, fault,
+};
 
 /// How often an unconfirmed append is checked before the owner gives up and reloads.
 const CONFIRM_TRIES: u32 = 10;
@@ -19,9 +22,28 @@ pub(crate) enum RecordError {
     /// Nothing was written, and the owner may retry.
     #[error("nothing was written: {0}")]
     Unavailable(String),
-    /// Another owner has the conversation now, or it is unknown what the log holds. Stop.
+    /// Nothing was written, and the owner goes on: one of the limits, by its place, would be exceeded.
+    #[error("limit {0} would be exceeded")]
+    OverLimit(usize),
+    /// Nothing was written, because another owner has the conversation now. Stop.
+    #[error("ownership was lost: {0}")]
+    Fenced(String),
+    /// The lease of this instance runs out. Stop until it is renewed.
+    #[error("the lease of this instance ran out")]
+    Lapsed,
+    /// It is unknown what the log holds. Stop.
     #[error("ownership was lost: {0}")]
     Lost(String),
+}
+
+/// What goes into the store together.
+#[derive(Default)]
+pub(crate) struct Write<'a> {
+    pub(crate) records: &'a [Record],
+    pub(crate) changes: Vec<Change>,
+    /// Replies to other instances whose requests are carried out by this.
+    pub(crate) replies: Vec<(MailId, Bytes)>,
+    pub(crate) limits: Vec<Limit>,
 }
 
 pub(crate) struct Journal {
@@ -45,12 +67,9 @@ impl Journal {
         Journal { store, conversation, fence, saved, unsaved: Vec::new(), unsaved_bytes: 0 }
     }
 
-    /// Writes what was held back, these records and the changes to documents, atomically.
-    pub(crate) async fn append(
-        &mut self,
-        records: &[Record],
-        changes: Vec<Change>,
-    ) -> Result<(), RecordError> {
+    /// Writes what was held back and what is given, atomically.
+    pub(crate) async fn append(&mut self, write: Write<'_>) -> Result<(), RecordError> {
+        let Write { records, changes, replies, limits } = write;
         let records = match self.unsaved.as_slice() {
             [] => Cow::Borrowed(records),
             unsaved => Cow::Owned([unsaved, records].concat()),
@@ -64,8 +83,8 @@ impl Journal {
                 expected: self.saved,
                 records: records.to_vec(),
                 changes: changes.clone(),
-                replies: Vec::new(),
-                limits: Vec::new(),
+                replies: replies.clone(),
+                limits: limits.clone(),
             };
             match self.store.append(append).await {
                 Ok(()) => {
@@ -75,12 +94,11 @@ impl Journal {
                 // Documents alone leave no trace in the log, so an earlier attempt may have written them.
                 Err(AppendError::Unavailable(reason)) if unsure => return Err(RecordError::Lost(reason)),
                 Err(AppendError::Unavailable(reason)) => return Err(RecordError::Unavailable(reason)),
-                Err(
-                    error @ (AppendError::Fenced { .. }
-                    | AppendError::Conflict { .. }
-                    | AppendError::OverLimit { .. }
-                    | AppendError::Broken(_)),
-                ) => {
+                Err(AppendError::OverLimit { limit }) => return Err(RecordError::OverLimit(limit)),
+                Err(error @ AppendError::Fenced { .. }) => {
+                    return Err(RecordError::Fenced(error.to_string()));
+                }
+                Err(error @ (AppendError::Conflict { .. } | AppendError::Broken(_))) => {
                     return Err(RecordError::Lost(error.to_string()));
                 }
                 Err(AppendError::Unconfirmed(reason)) => {
@@ -107,13 +125,9 @@ impl Journal {
         self.unsaved_bytes
     }
 
-    pub(crate) async fn release(&self) {
-        match self.store.release(&self.conversation, self.fence).await {
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(conversation = ?self.conversation, %error, "ownership was not released")
-            }
-        }
+    /// Gives the conversation up, and returns whether mail waits for its next owner.
+    pub(crate) async fn release(&self) -> bool {
+        release(&*self.store, &self.conversation, self.fence).await
     }
 
     fn saved_through(&mut self, last: Seq) {
@@ -153,5 +167,17 @@ impl Journal {
             (Some(found), Some(wrote)) if found == wrote => Ok(true),
             (Some(_), _) => Err(RecordError::Lost("another owner wrote to the log".to_owned())),
         })
+    }
+}
+
+/// Gives a conversation up, and returns whether mail waits for its next owner.
+pub(crate) async fn release(store: &dyn Store, conversation: &ConversationId, fence: Fence) -> bool {
+    match store.release(conversation, fence).await {
+        Ok(mail_waits) => mail_waits,
+        Err(error) => {
+            // Mail and timers still find it: this instance holds it.
+            tracing::warn!(?conversation, %error, "cannot release ownership");
+            false
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each event wakes its owner, the store and every follower, and ends in a write to every follower's socket. That
 //! costs the same for one token or ten, so the more calls share a core, the more of its text a call gathers before
-//! it is recorded. Text waits here and not in the store, because what the store was given cannot grow any more.
+//! it is recorded. Text waits here and not in the store, because an append that was handed to the store cannot grow.
 
 use std::num::NonZero;
 use std::sync::Arc;

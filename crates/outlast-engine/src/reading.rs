@@ -1,8 +1,8 @@
 //! Reads for clients. They never need the owner; one consistent snapshot of the store is enough.
 
 use outlast_core::{
-    ConversationDocument, ConversationId, ConversationView, GenerationDocument, GenerationId,
-    GenerationStatus, Message, Part, Segment, Seq, UserId, generation_document, view,
+    ConversationId, ConversationView, GenerationDocument, GenerationId, GenerationStatus, Message, Part,
+    Segment, Seq, UserId, generation_document, view,
 };
 use outlast_store::{Document, Newest, PAGE_BYTES, Query, Record, StoreError, Table};
 
@@ -69,7 +69,7 @@ impl Engine {
     }
 
     /// The same without the content, and the segment whose text is arriving.
-    async fn generation_now(
+    pub(crate) async fn generation_now(
         &self,
         user: &UserId,
         id: &GenerationId,
@@ -147,19 +147,6 @@ impl Engine {
         Ok((messages, found.next.is_some()))
     }
 
-    /// A user's conversations, newest first.
-    pub async fn conversations(
-        &self,
-        user: &UserId,
-        paging: Paging,
-    ) -> Result<Page<ConversationDocument>, EngineError> {
-        let query = Query { table: Some(Table::Conversations), user: Some(user.clone()), ..Query::default() };
-        let parse = |document: &Document| {
-            serde_json::from_str(&document.body).map_err(|error| StoreError::Broken(error.to_string()))
-        };
-        self.page(query, paging, parse).await
-    }
-
     /// A user's generations, newest first, without what they said.
     pub async fn generations(
         &self,
@@ -172,14 +159,27 @@ impl Engine {
             table: Some(Table::Generations),
             user: Some(user.clone()),
             conversation,
-            statuses: status.iter().map(|status| status.as_str().to_owned()).collect(),
+            after: paging.after()?,
+            limit: paging.limit,
             ..Query::default()
         };
         let parse = |document: &Document| {
             let generation = to_generation(document)?;
             Ok(GenerationDocument { content_parts: None, ..generation })
         };
-        self.page(query, paging, parse).await
+        let all = query.conversation.is_none();
+        let found = match (status, all) {
+            (Some(status), _) => self.shared.newest_of(query, &[status]).await?,
+            (None, false) => self.shared.store.list(query).await?,
+            (None, true) => {
+                let every = [GenerationStatus::LIVE, GenerationStatus::OVER].concat();
+                self.shared.newest_of(query, &every).await?
+            }
+        };
+        let mut data = readable(&found.documents, parse);
+        // Sub-agents are listed by their own conversation only. So a page may be shorter than asked for.
+        data.retain(|generation| !all || generation.brief.parent.is_none());
+        Ok(Page { data, next_cursor: found.next.as_ref().map(cursor) })
     }
 
     /// A page of a generation's events after a position, limited in number and bytes.
@@ -331,15 +331,15 @@ impl Engine {
         Ok(to_generation(&document)?)
     }
 
-    async fn page<T>(
+    pub(crate) async fn page<T>(
         &self,
         query: Query,
         paging: Paging,
         parse: impl Fn(&Document) -> Result<T, StoreError>,
     ) -> Result<Page<T>, EngineError> {
-        let after = paging.cursor.as_deref().map(parse_cursor).transpose()?;
+        let after = paging.after()?;
         let found = self.shared.store.list(Query { after, limit: paging.limit, ..query }).await?;
-        let next_cursor = found.next.map(|(order, id)| format!("{order}.{id}"));
+        let next_cursor = found.next.as_ref().map(cursor);
         Ok(Page { data: readable(&found.documents, parse), next_cursor })
     }
 }
@@ -350,9 +350,19 @@ fn from(document: &GenerationDocument, after: Option<Seq>) -> Seq {
     after.map_or(first, |after| after.max(first))
 }
 
-fn parse_cursor(cursor: &str) -> Result<(i64, String), EngineError> {
-    let parsed = cursor.split_once('.').and_then(|(order, id)| Some((order.parse().ok()?, id.to_owned())));
-    parsed.ok_or_else(|| EngineError::BadCursor(cursor.to_owned()))
+impl Paging {
+    /// The position after which the page begins.
+    pub(crate) fn after(&self) -> Result<Option<(i64, String)>, EngineError> {
+        let Some(cursor) = &self.cursor else { return Ok(None) };
+        let parsed =
+            cursor.split_once('.').and_then(|(order, id)| Some((order.parse().ok()?, id.to_owned())));
+        parsed.map(Some).ok_or_else(|| EngineError::BadCursor(cursor.to_owned()))
+    }
+}
+
+/// What a client sends to get the page after this position.
+pub(crate) fn cursor((order, id): &(i64, String)) -> String {
+    format!("{order}.{id}")
 }
 
 /// The documents that can be read. One that cannot is logged and left out, so that it does not hide the others.

@@ -1,8 +1,10 @@
 //! Sandboxes: where the tools of a conversation run, apart from the server and from each other.
 //!
-//! A provider offers mechanism only: it runs programs, keeps their output and stops them. Which tool runs,
-//! when a sandbox is paused and what a lost outcome means is decided by the engine.
+//! A provider is mechanism only: it runs programs, keeps their output and stops them. The engine decides which tool runs,
+//! when a sandbox is paused, and what a lost outcome means.
 
+mod e2b;
+pub mod inside;
 mod local;
 mod memory;
 mod settings;
@@ -18,42 +20,47 @@ use outlast_core::{ExecutionId, SandboxId};
 
 use crate::checkpoints::Workspace;
 
+pub use e2b::{E2b, E2bSettings};
 pub use local::{EXECUTIONS_INSIDE, FAULT_POINTS, Local, TOOL_INSIDE};
 pub use memory::{Act, Acts, MemorySandboxes, Script};
 pub use settings::{Network, SandboxSettings};
 
 /// A provider of sandboxes.
 ///
-/// All methods may be repeated, also by another server after this one died: what was done before is not done
-/// again. The provider keeps no state that a restart would lose.
+/// Every method can be repeated, even by another server after this one has died, and does nothing twice. The provider keeps
+/// no state that a restart would lose.
 ///
 /// # Executions
 ///
 /// A sandbox runs an execution **at most once by its id**, however often and from wherever `start` is called.
 /// Output and outcome stay readable until the sandbox is killed. After `wait` reported an end, no process of the
-/// execution is alive and its output does not change any more.
+/// execution is alive and its output no longer changes.
 #[async_trait]
 pub trait Sandboxes: Send + Sync + 'static {
-    /// Creates an empty sandbox. Does nothing if it exists, running or paused.
-    async fn create(&self, id: &SandboxId) -> Result<(), SandboxError>;
+    /// Creates an empty sandbox. Does nothing if it exists, running or paused. The label says to whom it belongs.
+    async fn create(&self, id: &SandboxId, label: &str) -> Result<(), SandboxError>;
+
+    /// The label of every sandbox that can be reached from here, even of one that is not complete.
+    async fn labels(&self) -> Result<Vec<(SandboxId, String)>, SandboxError>;
 
     async fn look(&self, id: &SandboxId) -> Result<Presence, SandboxError>;
 
-    /// Stops the clock for every process of the sandbox. Files and memory stay.
+    /// Freezes every process of the sandbox. Files and memory stay.
     async fn pause(&self, id: &SandboxId) -> Result<(), SandboxError>;
 
-    /// Lets a paused sandbox go on. Does nothing if it runs.
+    /// Resumes a paused sandbox. Does nothing if it is running.
     async fn resume(&self, id: &SandboxId) -> Result<(), SandboxError>;
 
     /// Ends every process of the sandbox, daemons included, and removes its files. A sandbox that is gone is `Ok`.
     async fn kill(&self, id: &SandboxId) -> Result<(), SandboxError>;
 
-    /// Starts an execution, or finds out that it was started before. Then nothing is started, whatever the rest of
-    /// `execution` says; `wait` tells what became of it. After an error it may or may not have been started:
+    /// Starts an execution, or finds that it was started before. In that case it starts nothing, whatever the rest of
+    /// `execution` says, and `wait` tells what happened to it. After an error it may or may not have been started:
     /// call `start` again to find out.
     async fn start(&self, id: &SandboxId, execution: &Execution) -> Result<Started, SandboxError>;
 
-    /// Up to `max` bytes of output from `offset` on. Empty at the end of what was written so far.
+    /// Up to `max` bytes of output from `offset` on. Empty at the end of what was written so far. `Unknown` if the
+    /// execution was never started here.
     async fn read(&self, id: &SandboxId, span: &Span) -> Result<Bytes, SandboxError>;
 
     /// Returns as soon as there is more output than `beyond`, or when the execution has ended.
@@ -64,8 +71,16 @@ pub trait Sandboxes: Send + Sync + 'static {
         beyond: Offsets,
     ) -> Result<Progress, SandboxError>;
 
-    /// The files of the sandbox, for checkpoints.
+    /// The files of the sandbox, for checkpoints. A provider elsewhere finds out only when they are used that the sandbox is
+    /// gone.
     fn workspace(&self, id: &SandboxId) -> Result<Arc<dyn Workspace>, SandboxError>;
+
+    /// Whether files are certainly the same after a pause. Otherwise they are compared with the last checkpoint.
+    fn keeps_files_asleep(&self) -> bool;
+
+    /// The sandboxes in which programs may run and that only servers on this machine can reach, with their labels. If
+    /// every server can reach them all, there are none of these.
+    async fn running_here(&self) -> Result<Vec<(SandboxId, String)>, SandboxError>;
 
     /// Ends an execution with its whole process tree within a second. If it was not started yet, it never will be.
     /// Does nothing if it has ended.
@@ -143,8 +158,8 @@ pub enum Outcome {
     TimedOut,
     /// It was ended because it used more than the settings allow.
     OverLimit(Limit),
-    /// It was started, and nobody can say how far it got: the machine went down meanwhile, or something from
-    /// outside killed the processes that watch over it.
+    /// It was started, and how far it got is unknown: the machine went down, or something outside killed the processes
+    /// that supervise it.
     Lost,
 }
 
@@ -168,17 +183,26 @@ pub enum SandboxError {
     /// Resume it first.
     #[error("sandbox {0} is paused")]
     Paused(SandboxId),
-    /// The sandbox never heard of this execution: it was not started.
+    /// The execution was never started in this sandbox.
     #[error("execution {0} was not started")]
     Unknown(ExecutionId),
-    /// The request itself cannot be carried out; repeating it is pointless.
+    /// The request itself is invalid; do not retry.
     #[error("{0}")]
     Refused(String),
-    /// May be tried again.
+    /// Temporary; the call may be retried.
     #[error("{what}")]
     Io {
         what: String,
         #[source]
         error: io::Error,
     },
+}
+
+/// Longer names leave no room for what providers add to them.
+const ID_BYTES_MAX: usize = 120;
+
+/// Whether an id can name a file, and stand in a URL as it is.
+fn is_file_name(id: &str) -> bool {
+    let plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    !id.is_empty() && id.len() <= ID_BYTES_MAX && plain
 }

@@ -37,6 +37,15 @@ impl Slots {
         self.lock().get(conversation)?.feed.upgrade()?.tail()
     }
 
+    pub(crate) fn is_followed(&self, conversation: &ConversationId) -> bool {
+        let feed = self.lock().get(conversation).and_then(|slot| slot.feed.upgrade());
+        feed.is_some_and(|feed| *feed.watchers().borrow() > 0)
+    }
+
+    pub(crate) fn is_owned(&self, conversation: &ConversationId) -> bool {
+        self.lock().get(conversation).is_some_and(|slot| slot.mailbox.is_some())
+    }
+
     /// Removes a conversation without an owner and followers.
     pub(crate) fn forget(&self, conversation: &ConversationId) {
         let mut slots = self.lock();
@@ -70,6 +79,11 @@ impl Shared {
         if let Some((mailbox, mail)) = self.send_now(conversation, mail) {
             mailbox.send(mail).await.ok();
         }
+    }
+
+    /// Sends mail that is only a hint. If the mailbox is full, the owner is awake anyway, and hints are repeated.
+    pub(crate) fn nudge(self: &Arc<Self>, conversation: &ConversationId, mail: Mail) {
+        drop(self.send_now(conversation, mail));
     }
 
     /// The same without waiting. Returns the mail if the mailbox is full. The lock ensures that mail is in the

@@ -1,10 +1,15 @@
-//! The tools that a model can ask for. Each call becomes a program in the conversation's sandbox.
+//! The tools that a model can ask for. Each call of a built-in one becomes a program in the conversation's sandbox;
+//! `elsewhere.rs` is the seam for the others.
 //!
 //! The file tools run in the sandbox as well: the program is our own binary, bound into it read-only. So a link in
 //! the workspace can lead nowhere that the model's own commands could not go.
 
+mod delegate;
+mod elsewhere;
+mod http;
 mod input;
 pub mod inside;
+mod mcp;
 mod result;
 
 use std::collections::BTreeMap;
@@ -16,12 +21,18 @@ use outlast_core::{ExecutionId, ToolSpec};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+pub use elsewhere::{Answer, Asked, ToolElsewhere, Toolbox};
+pub use http::{HttpMethod, HttpTool, HttpToolSettings};
+pub use mcp::{
+    McpAddress, McpProgram, McpServer, McpSettings, McpStanding, PinnedServer, UnavailableTool, accept_tools,
+    full_name, is_server_name, pinned_servers,
+};
 pub use result::{INLINE_MAX, ToolResult, collect};
 
 use crate::sandbox::{Execution, TOOL_INSIDE};
 use input::{Bash, EditFile, ListFiles, ReadFile, SearchFiles, WriteFile};
 
-/// A tool on offer.
+/// A built-in tool, which runs in the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     Bash,
@@ -177,10 +188,20 @@ impl Tool {
     }
 }
 
+/// How long a call may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// If the call does not say. A command in the background then has no limit.
+    pub default: Duration,
+    /// The longest that a call may ask for; a longer one is shortened to this.
+    pub longest: Duration,
+}
+
 impl Run {
-    /// The execution for this call. `id` and `now` come from what was recorded, so that a repeated start is the same.
-    pub fn execution(&self, id: ExecutionId, now: Timestamp, default_timeout: Duration) -> Execution {
-        let timeout = self.timeout.or((!self.background).then_some(default_timeout));
+    /// The execution for this call, if it starts now.
+    pub fn execution(&self, id: ExecutionId, now: Timestamp, timeouts: Timeouts) -> Execution {
+        let default = (!self.background).then_some(timeouts.default);
+        let timeout = self.timeout.map(|asked| asked.min(timeouts.longest)).or(default);
         let deadline = timeout
             .and_then(|timeout| SignedDuration::try_from(timeout).ok())
             .and_then(|timeout| now.checked_add(timeout).ok());
@@ -257,12 +278,15 @@ mod tests {
         let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let deadline = |input: Value| {
             let Ok(Call::Run(run)) = Tool::Bash.call(&input) else { panic!("{input}") };
-            run.execution("e1".into(), now, Duration::from_secs(60)).deadline
+            let timeouts = Timeouts { default: Duration::from_secs(60), longest: Duration::from_secs(3600) };
+            run.execution("e1".into(), now, timeouts).deadline
         };
         let after = |seconds| Some(now + SignedDuration::from_secs(seconds));
         assert_eq!(deadline(json!({"command": "true"})), after(60));
         assert_eq!(deadline(json!({"command": "true", "timeout": 5})), after(5));
         assert_eq!(deadline(json!({"command": "true", "background": true})), None);
-        assert_eq!(deadline(json!({"command": "true", "timeout": u64::MAX})), None);
+        assert_eq!(deadline(json!({"command": "true", "timeout": 4000})), after(3600), "no longer than that");
+        assert_eq!(deadline(json!({"command": "true", "timeout": u64::MAX})), after(3600));
+        assert_eq!(deadline(json!({"command": "true", "background": true, "timeout": 4000})), after(3600));
     }
 }

@@ -28,7 +28,7 @@ pub struct WorkerPosition {
 }
 
 impl Engine {
-    /// Makes the caller the worker. The previous worker can append nothing any more.
+    /// Makes the caller the worker. The previous worker can no longer append.
     pub async fn claim(
         &self,
         user: &UserId,

@@ -13,8 +13,8 @@ use outlast_core::{
     decode,
 };
 use outlast_engine::{
-    Clock, Engine, EngineError, Ids, Model, Models, Parts, ScriptedModel, Settings, StartRequest, Started,
-    Step, ToolDecision, WorkerBatch,
+    Account, Clock, Engine, EngineError, Ids, Model, Models, Parts, ScriptedModel, Settings, StartRequest,
+    Started, Step, ToolDecision, WorkerBatch,
 };
 use outlast_store::{Append, Change, Document, MemoryStore, Newest, Store, Table};
 
@@ -94,7 +94,7 @@ async fn g7_g13_a_retry_whose_prompt_is_gone_is_refused_before_anything_is_retra
     let last = records.last().unwrap().seq;
     store.trim(&started.conversation, Seq(1), last).await.unwrap();
 
-    let again = engine.retry(&user(), &started.generation, RetryMode::Retry, None).await;
+    let again = engine.retry(&user(), &started.generation, RetryMode::Retry, None, None).await;
     assert!(matches!(again, Err(EngineError::Refused(Refusal::PromptGone))), "{again:?}");
     let view = engine.view(&user(), &started.conversation, 10).await.unwrap();
     assert_eq!(view.messages.last().unwrap().content, "Hel", "the text is kept");
@@ -121,8 +121,8 @@ async fn g7_g13_retention_keeps_a_prompt_that_a_retry_may_need() {
     let left = store.read(&started.conversation, Seq::ZERO, 1 << 20).await.unwrap();
     let kinds: Vec<String> =
         left.iter().map(|record| outlast_core::head(&record.bytes).unwrap().kind.to_string()).collect();
-    assert_eq!(kinds, ["conversation.updated", "generation.queued"]);
-    let again = engine.retry(&user(), &started.generation, RetryMode::Retry, None).await.unwrap();
+    assert_eq!(kinds, ["conversation.updated", "generation.queued"], "what was told about it is gone too");
+    let again = engine.retry(&user(), &started.generation, RetryMode::Retry, None, None).await.unwrap();
     let mut follower = engine.follow_generation(&user(), &again.generation, None).await.unwrap();
     while follower.next().await.unwrap().is_some() {}
     let view = engine.view(&user(), &started.conversation, 10).await.unwrap();
@@ -166,6 +166,7 @@ async fn i18_a_generation_that_waits_for_a_person_is_woken_once_after_an_upgrade
     let (records, replies, limits) = (Vec::new(), Vec::new(), Vec::new());
     let append = Append { conversation, fence, expected: last, records, changes, replies, limits };
     store.append(append).await.unwrap();
+    store.release(&started.conversation, fence).await.unwrap();
 
     for expected in [1, 0] {
         let after = engine(&store, Durability::Commit, Vec::new());
@@ -200,4 +201,64 @@ async fn g13_i11_retention_removes_no_event_that_the_stored_state_lacks() {
     let status = after.decide(&user(), &started.generation, decision).await.unwrap();
     assert_eq!(status, GenerationStatus::Running);
     after.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn b4_what_was_used_survives_a_restart_and_is_freed_by_deleting() {
+    let store = Arc::new(MemoryStore::new());
+    let said = vec![Step::Say("x".repeat(10_000)), Step::Say("y".repeat(10_000)), Step::Finish];
+    let first = engine(&store, Durability::Commit, vec![said]);
+    let request = StartRequest { api_key_id: Some("key1".to_owned()), ..StartRequest::new(says("hello")) };
+    let started = first.start(&user(), request).await.unwrap();
+    let mut follower = first.follow_generation(&user(), &started.generation, None).await.unwrap();
+    while follower.next().await.unwrap().is_some() {}
+    let ann = Account::User(user());
+    let used = first.used(&ann).await.unwrap();
+    assert!((20_000..30_000).contains(&used.bytes), "{used:?}");
+    // The upstream reported no tokens, so the pieces of the answer count.
+    assert!((1..=2).contains(&used.tokens), "{used:?}");
+    first.stop().await;
+    let second = engine(&store, Durability::Commit, Vec::new());
+    assert_eq!(second.used(&ann).await.unwrap(), used);
+    for account in [Account::Everyone, Account::Key("key1".to_owned())] {
+        assert_eq!(second.used(&account).await.unwrap().tokens, used.tokens, "{account:?}");
+    }
+    second.delete_conversation(&user(), &started.conversation).await.unwrap();
+    assert_eq!(second.used(&ann).await.unwrap().bytes, 0);
+    second.stop().await;
+    let third = engine(&store, Durability::Commit, Vec::new());
+    tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
+    let used = third.used(&ann).await.unwrap();
+    assert_eq!((used.tokens, used.bytes), (0, 0), "a new day");
+}
+
+#[tokio::test(start_paused = true)]
+async fn s6_i20_a_message_that_cannot_be_read_is_left_out_and_the_next_question_is_answered() {
+    let store = Arc::new(MemoryStore::new());
+    let engine = engine(&store, Durability::Commit, vec![vec![Step::Say("Hello".into()), Step::Finish]]);
+    let first = engine.start(&user(), StartRequest::new(says("hello"))).await.unwrap();
+    let mut follower = engine.follow_generation(&user(), &first.generation, None).await.unwrap();
+    while follower.next().await.unwrap().is_some() {}
+    drop(follower);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(engine.owners(), 0);
+
+    let loaded = store.load(&first.conversation, Newest::of(10)).await.unwrap().unwrap();
+    let broken = |message: Document| Change::Put(Document { body: "{".to_owned(), ..message });
+    let changes = loaded.messages.into_iter().map(broken).collect();
+    let fence = store.claim(&first.conversation).await.unwrap();
+    let (conversation, expected) = (first.conversation.clone(), loaded.last);
+    let (records, replies, limits) = (Vec::new(), Vec::new(), Vec::new());
+    let append = Append { conversation, fence, expected, records, changes, replies, limits };
+    store.append(append).await.unwrap();
+    store.release(&first.conversation, fence).await.unwrap();
+
+    let conversation = Some(first.conversation.clone());
+    let again = StartRequest { conversation, ..StartRequest::new(says("and?")) };
+    let second = engine.start(&user(), again).await.unwrap();
+    let mut follower = engine.follow_generation(&user(), &second.generation, None).await.unwrap();
+    while follower.next().await.unwrap().is_some() {}
+    let status = engine.generation(&user(), &second.generation).await.unwrap().status;
+    assert_eq!(status, GenerationStatus::Completed);
+    engine.stop().await;
 }

@@ -20,6 +20,11 @@ use crate::items::Items;
 /// slow readers do not fill memory.
 pub const PAGE_BYTES: usize = 1 << 20;
 
+/// The maximum number of tags of a document. Each is an entry of an index, which a change of tags rewrites.
+pub const TAGS_MAX: usize = 32;
+/// The maximum size of a tag, which stores keep in index keys.
+pub const TAG_BYTES_MAX: usize = 512;
+
 /// Mechanism only: a store appends and reads; it has no notion of a generation's life cycle.
 #[async_trait]
 pub trait Store: Items {
@@ -64,6 +69,13 @@ pub trait Store: Items {
 
     /// Ends the lease and gives up every conversation that this instance holds.
     async fn leave(&self) -> Result<(), StoreError>;
+
+    /// The other instances that have a valid lease.
+    async fn others(&self) -> Result<Vec<InstanceId>, StoreError>;
+
+    /// Makes every later fence larger than `fence`, across restarts. Returns a fence that is at least as large as
+    /// all handed out so far; `raise_fences(Fence(0))` only asks for it. No other instance may use the store meanwhile.
+    async fn raise_fences(&self, fence: Fence) -> Result<Fence, StoreError>;
 
     /// Makes this instance the owner of the conversation, whether or not it exists yet. The fence is larger
     /// than any handed out for it before, across restarts. From now on appends with an older fence are
@@ -205,6 +217,9 @@ pub struct Document {
     pub status: String,
     /// The client's request id; empty for none.
     pub request: String,
+    /// What its user can find it by, besides the other keys: opaque, sorted, no duplicates, at most [`TAGS_MAX`]
+    /// of at most [`TAG_BYTES_MAX`]. Only conversations have any.
+    pub tags: Vec<String>,
     /// A JSON object, as text.
     pub body: String,
     /// What the owner needs to continue from `seq` without reading the log before it. Opaque, and only
@@ -223,6 +238,9 @@ pub struct Query {
     /// One of these statuses; empty for any.
     pub statuses: Vec<String>,
     pub request: Option<String>,
+    /// Only conversations with exactly this tag. The cost of a page does not grow with the number of other
+    /// conversations. Refused for other tables, and without `user`.
+    pub tag: Option<String>,
     /// Only documents whose `due` is this time or earlier, longest due first. Refused for messages, which
     /// have no `due`.
     pub due_by: Option<i64>,
@@ -244,6 +262,7 @@ impl Default for Query {
             conversation: None,
             statuses: Vec::new(),
             request: None,
+            tag: None,
             due_by: None,
             unowned: false,
             after: None,

@@ -2,7 +2,7 @@
 //!
 //! Without the feature `fault-points` a point compiles to nothing.
 
-/// Every point in this crate, in the order in which a normal run reaches them.
+/// The points that a server reaches, in the order in which a normal run reaches them.
 pub const POINTS: &[&str] = &[
     "open.epoch",
     "open.scanned",
@@ -19,6 +19,9 @@ pub const POINTS: &[&str] = &[
     "delete.marked",
     "delete.step",
 ];
+
+/// Reached by `outlast migrate` alone, after every conversation.
+pub const MIGRATE: &str = "migrate.copied";
 
 /// Kills the process immediately, as `kill -9` would, if `OUTLAST_FAULT` is `name`, or if it is `name:N`
 /// and this point is reached for the N-th time.

@@ -16,10 +16,10 @@ use crate::contract::{
     Query, Record, Store, StoreError, Table,
 };
 
+mod dice;
 mod items;
 
-/// The maximum number of delayed appends; one more and the oldest is lost.
-const LATE_AT_MOST: usize = 64;
+use dice::{Dice, Failure, Fate, SplitMix64};
 
 /// How often each fault happens, in calls out of 1,000. The default is never.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,19 +65,13 @@ pub struct FaultyStore {
     dice: Mutex<Dice>,
 }
 
-struct Dice {
-    random: SplitMix64,
-    rates: Rates,
-    faults: Faults,
-    late: VecDeque<Append>,
-}
+/// A call that is being delayed.
+struct Delayed<'a>(&'a FaultyStore);
 
-enum Fate {
-    Healthy,
-    Refused,
-    Unanswered,
-    Lost,
-    Late,
+impl Drop for Delayed<'_> {
+    fn drop(&mut self) {
+        self.0.lock().delaying -= 1;
+    }
 }
 
 impl FaultyStore {
@@ -88,6 +82,8 @@ impl FaultyStore {
             rates: Rates::default(),
             faults: Faults::default(),
             late: VecDeque::new(),
+            delaying: 0,
+            most: 0,
         };
         Self { inner, dice: Mutex::new(dice) }
     }
@@ -105,6 +101,11 @@ impl FaultyStore {
         self.lock().faults
     }
 
+    /// The most calls that were delayed at a time.
+    pub fn most_at_once(&self) -> usize {
+        self.lock().most
+    }
+
     fn lock(&self) -> MutexGuard<'_, Dice> {
         self.dice.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,8 +113,16 @@ impl FaultyStore {
     async fn delay(&self) {
         let delay = self.lock().delay();
         if let Some(delay) = delay {
+            let _delayed = self.delayed();
             tokio::time::sleep(delay).await;
         }
+    }
+
+    fn delayed(&self) -> Delayed<'_> {
+        let mut dice = self.lock();
+        dice.delaying += 1;
+        dice.most = dice.most.max(dice.delaying);
+        Delayed(self)
     }
 
     /// Sometimes lets late appends arrive. This runs before and after every call, so that late appends arrive
@@ -219,6 +228,16 @@ impl Store for FaultyStore {
         self.either_side(self.inner.leave()).await
     }
 
+    async fn others(&self) -> Result<Vec<InstanceId>, StoreError> {
+        self.before_call().await?;
+        self.inner.others().await
+    }
+
+    async fn raise_fences(&self, fence: Fence) -> Result<Fence, StoreError> {
+        self.before_call().await?;
+        self.inner.raise_fences(fence).await
+    }
+
     async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError> {
         self.delay().await;
         self.arrivals().await;
@@ -280,110 +299,6 @@ impl Store for FaultyStore {
     async fn delete(&self, conversation: &ConversationId) -> Result<(), StoreError> {
         self.before_call().await?;
         self.inner.delete(conversation).await
-    }
-}
-
-enum Failure {
-    Before,
-    After,
-}
-
-impl Dice {
-    fn strikes(&mut self, per_thousand: u32) -> bool {
-        // A fault that is switched off takes no random number.
-        per_thousand > 0 && self.random.below(1000) < u64::from(per_thousand)
-    }
-
-    fn fate(&mut self) -> Fate {
-        let rates = self.rates;
-        if self.strikes(rates.append_refused) {
-            self.faults.append_refused += 1;
-            return Fate::Refused;
-        }
-        if self.strikes(rates.append_unanswered) {
-            self.faults.append_unanswered += 1;
-            return Fate::Unanswered;
-        }
-        if self.strikes(rates.append_lost) {
-            self.faults.append_lost += 1;
-            return Fate::Lost;
-        }
-        if self.strikes(rates.append_late) {
-            self.faults.append_late += 1;
-            return Fate::Late;
-        }
-        Fate::Healthy
-    }
-
-    fn refuse_call(&mut self) -> Result<(), StoreError> {
-        if !self.strikes(self.rates.call_refused) {
-            return Ok(());
-        }
-        self.faults.call_refused += 1;
-        Err(StoreError::Unavailable("fault: call refused".into()))
-    }
-
-    fn fail_claim(&mut self) -> Option<Failure> {
-        if !self.strikes(self.rates.claim_failed) {
-            return None;
-        }
-        self.faults.claim_failed += 1;
-        Some(if self.random.below(2) == 0 { Failure::Before } else { Failure::After })
-    }
-
-    fn fail_send(&mut self) -> Option<Failure> {
-        if !self.strikes(self.rates.send_failed) {
-            return None;
-        }
-        self.faults.send_failed += 1;
-        Some(if self.random.below(2) == 0 { Failure::Before } else { Failure::After })
-    }
-
-    fn delay(&mut self) -> Option<Duration> {
-        if !self.strikes(self.rates.delayed) {
-            return None;
-        }
-        self.faults.delayed += 1;
-        let at_most = u64::try_from(self.rates.delay_at_most.as_micros()).unwrap_or(u64::MAX - 1);
-        Some(Duration::from_micros(self.random.below(at_most + 1)))
-    }
-
-    fn postpone(&mut self, append: Append) {
-        self.late.push_back(append);
-        if self.late.len() > LATE_AT_MOST {
-            self.late.pop_front();
-        }
-    }
-
-    /// Each late append arrives now or later at random, so they overtake one another.
-    fn arriving(&mut self) -> Vec<Append> {
-        let mut arriving = Vec::new();
-        for _ in 0..self.late.len() {
-            let Some(append) = self.late.pop_front() else { break };
-            if self.random.below(2) == 0 {
-                arriving.push(append);
-            } else {
-                self.late.push_back(append);
-            }
-        }
-        arriving
-    }
-}
-
-/// A small, fast and portable generator; see Steele, Lea and Flood, 2014.
-struct SplitMix64(u64);
-
-impl SplitMix64 {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
     }
 }
 

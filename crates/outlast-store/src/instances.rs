@@ -23,6 +23,18 @@ impl Instances {
         self.leases.get(instance).is_some_and(|until| *until > now)
     }
 
+    /// The instances that have a valid lease, in order.
+    pub(crate) fn live(&self, now: Duration) -> Vec<InstanceId> {
+        let mut live: Vec<InstanceId> = self
+            .leases
+            .iter()
+            .filter(|(_, until)| **until > now)
+            .map(|(instance, _)| instance.clone())
+            .collect();
+        live.sort();
+        live
+    }
+
     /// The instance that holds the conversation and has a valid lease.
     pub(crate) fn live_holder(&self, conversation: &ConversationId, now: Duration) -> Option<&InstanceId> {
         self.holders.get(conversation).filter(|holder| self.is_live(holder, now))

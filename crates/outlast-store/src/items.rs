@@ -4,6 +4,7 @@
 //! that read the same item cannot both succeed. That is enough here, and simple enough for every store.
 
 use async_trait::async_trait;
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use outlast_core::UserId;
 
 use crate::contract::{PAGE_BYTES, StoreError};
@@ -20,6 +21,9 @@ pub trait Items: Send + Sync + 'static {
     /// One page of the items of a kind. The order is newest first by (order, id); with `due_by` it is longest due
     /// first by (due, id).
     async fn list_items(&self, query: ItemQuery) -> Result<ListedItems, StoreError>;
+
+    /// The kinds of all items, in order. There are few: each is a name in the code.
+    async fn item_kinds(&self) -> Result<Vec<String>, StoreError>;
 
     /// Removes an item, and returns whether it existed. Of several concurrent callers, at most one gets `true`.
     async fn remove_item(&self, kind: &str, id: &str) -> Result<bool, StoreError>;
@@ -81,4 +85,23 @@ pub enum PutError {
     /// The item may or may not have been written. Read it again before deciding anything.
     #[error("write was not confirmed: {0}")]
     Unconfirmed(String),
+}
+
+/// Removals that are under way at the same time, so that they share commits: what is made in parallel must not be
+/// removed one by one.
+const REMOVED_AT_ONCE: usize = 64;
+/// Items that are listed at a time to be removed.
+const REMOVED_PAGE: usize = 500;
+
+/// Removes the items of a kind that are due by this time, in milliseconds.
+pub async fn remove_due(items: &dyn Items, kind: &str, by: i64) -> Result<(), StoreError> {
+    let query = ItemQuery { due_by: Some(by), ..ItemQuery::newest(kind, REMOVED_PAGE) };
+    loop {
+        let due = items.list_items(query.clone()).await?;
+        let removals = due.items.iter().map(|item| items.remove_item(kind, &item.id));
+        stream::iter(removals).buffer_unordered(REMOVED_AT_ONCE).try_for_each(async |_| Ok(())).await?;
+        if due.next.is_none() {
+            return Ok(());
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! A store that keeps everything in memory. Durable stores are compared with it, the simulation uses it, and
 //! people can try Outlast with it. It has no threads and takes its clock from the caller, so it is deterministic.
 
-use std::collections::{BTreeMap, HashMap, btree_map};
+use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,8 +12,8 @@ use outlast_core::{ConversationId, Seq};
 use tokio::sync::watch;
 
 use crate::contract::{
-    Append, AppendError, Change, ClaimError, Document, Fence, InstanceId, Limit, Listed, Loaded, Mail,
-    MailId, Newest, Query, Record, Store, StoreError, Table,
+    Append, AppendError, Change, ClaimError, Document, Fence, InstanceId, Listed, Loaded, Mail, MailId,
+    Newest, Query, Record, Store, StoreError, Table,
 };
 use crate::instances::Instances;
 use crate::mailbox::Mailbox;
@@ -21,6 +21,7 @@ use crate::owners::Owners;
 use crate::page::{self, DocumentPage, Page};
 use crate::wakes::Wakes;
 
+mod checks;
 mod items;
 
 use items::KeptItems;
@@ -175,6 +176,15 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    async fn others(&self) -> Result<Vec<InstanceId>, StoreError> {
+        let now = self.now();
+        Ok(self.lock().instances.live(now).into_iter().filter(|other| *other != self.instance).collect())
+    }
+
+    async fn raise_fences(&self, fence: Fence) -> Result<Fence, StoreError> {
+        Ok(self.lock().owners.raise(fence))
+    }
+
     async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError> {
         let now = self.now();
         let mut kept = self.lock();
@@ -280,57 +290,6 @@ impl Kept {
         log.records.extend(append.records.iter().map(|record| (record.seq, record.bytes.clone())));
         log.last = last.plus(append.records.len());
         Ok(Some(log.last))
-    }
-
-    fn can_keep_states(&self, changes: &[Change]) -> Result<(), AppendError> {
-        let mut changed: HashMap<&str, bool> = HashMap::new();
-        for change in changes {
-            match change {
-                Change::Put(document) if document.table == Table::Conversations => {
-                    let stored = || self.documents.contains_key(&(document.table, document.id.clone()));
-                    let exists = changed.get(document.id.as_str()).copied().unwrap_or_else(stored);
-                    if document.state.is_none() && !exists {
-                        return Err(page::no_state_to_keep(&document.id));
-                    }
-                    changed.insert(&document.id, true);
-                }
-                Change::Remove(Table::Conversations, id) => {
-                    changed.insert(id, false);
-                }
-                Change::Put(_) | Change::Remove(..) => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether these changes would exceed the limit.
-    fn exceeds(&self, limit: &Limit, changes: &[Change]) -> bool {
-        let counted = |document: &Document| {
-            document.table == limit.table
-                && limit.user.as_ref().is_none_or(|user| *user == document.user)
-                && limit.statuses.contains(&document.status)
-        };
-        let mut matching: std::collections::BTreeSet<&str> = self
-            .documents
-            .values()
-            .filter(|document| counted(document))
-            .map(|document| &*document.id)
-            .collect();
-        for change in changes {
-            match change {
-                Change::Put(document) if counted(document) => {
-                    matching.insert(&document.id);
-                }
-                Change::Put(document) if document.table == limit.table => {
-                    matching.remove(&*document.id);
-                }
-                Change::Remove(table, id) if *table == limit.table => {
-                    matching.remove(&**id);
-                }
-                Change::Put(_) | Change::Remove(..) => {}
-            }
-        }
-        matching.len() > limit.at_most
     }
 
     fn put(&mut self, mut document: Document) {

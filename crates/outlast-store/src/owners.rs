@@ -19,6 +19,8 @@ struct Owner {
     fence: Fence,
     // Where the log ends, once it has been looked up. It is needed only while the conversation has an owner.
     last: Option<Seq>,
+    // How often anything had been taken from this instance when the database said that this is held; see `granted`.
+    as_of: i64,
 }
 
 impl Owners {
@@ -27,26 +29,44 @@ impl Owners {
         Self { latest, by_conversation: HashMap::new() }
     }
 
+    /// Makes later fences larger than this one, and returns the largest so far.
+    pub(crate) fn raise(&mut self, fence: Fence) -> Fence {
+        self.latest = self.latest.max(fence.0);
+        Fence(self.latest)
+    }
+
     /// Replaces the current owner, if any.
     pub(crate) fn claim(&mut self, conversation: &ConversationId) -> Fence {
         self.latest += 1;
         let fence = Fence(self.latest);
-        self.by_conversation.insert(conversation.clone(), Owner { fence, last: None });
+        self.by_conversation.insert(conversation.clone(), Owner { fence, last: None, as_of: 0 });
         fence
     }
 
-    /// Takes in a claim that the database has granted. Claims may arrive out of order.
-    pub(crate) fn granted(&mut self, conversation: &ConversationId, fence: Fence, last: Seq) {
+    /// Takes in a claim that the database has granted. Claims may arrive out of order, and late: what is known `as_of` an
+    /// earlier count than the writer's has to be confirmed before anything is written.
+    pub(crate) fn granted(&mut self, conversation: &ConversationId, fence: Fence, last: Seq, as_of: i64) {
         self.latest = self.latest.max(fence.0);
         let newer = self.by_conversation.get(conversation).is_some_and(|owner| owner.fence > fence);
         if !newer {
-            self.by_conversation.insert(conversation.clone(), Owner { fence, last: Some(last) });
+            self.by_conversation.insert(conversation.clone(), Owner { fence, last: Some(last), as_of });
         }
     }
 
-    /// Everything that is owned, and by which fence.
-    pub(crate) fn all(&self) -> Vec<(ConversationId, Fence)> {
-        self.by_conversation.iter().map(|(conversation, owner)| (conversation.clone(), owner.fence)).collect()
+    /// Whether it is unknown if somebody has taken the conversation since.
+    pub(crate) fn is_unsure(&self, conversation: &ConversationId, claims: i64) -> bool {
+        self.by_conversation.get(conversation).is_some_and(|owner| owner.as_of < claims)
+    }
+
+    /// Keeps what the database says is `held` as of this count, and what was granted after it.
+    pub(crate) fn confirm(&mut self, held: &HashMap<ConversationId, Fence>, claims: i64) {
+        self.by_conversation.retain(|conversation, owner| {
+            if owner.as_of >= claims {
+                return true;
+            }
+            owner.as_of = claims;
+            held.get(conversation) == Some(&owner.fence)
+        });
     }
 
     /// Leaves the conversation without an owner; false if somebody else is it by now.
@@ -112,5 +132,27 @@ mod tests {
         assert!(owners.admit(&a, new).is_ok());
         owners.release(&a, new);
         assert!(owners.admit(&a, new).is_err());
+    }
+
+    #[test]
+    fn a_claim_that_arrives_after_a_takeover_is_confirmed_before_it_counts() {
+        let mut owners = Owners::after(0);
+        let (taken, kept, late) =
+            (ConversationId::from("taken"), ConversationId::from("kept"), ConversationId::from("late"));
+        owners.granted(&taken, Fence(1), Seq(0), 7);
+        owners.granted(&kept, Fence(2), Seq(0), 7);
+        assert!(!owners.is_unsure(&taken, 7) && owners.is_unsure(&taken, 8));
+        owners.confirm(&HashMap::from([(kept.clone(), Fence(2))]), 8);
+        assert!(owners.admit(&taken, Fence(1)).is_err());
+        assert!(owners.admit(&kept, Fence(2)).is_ok() && !owners.is_unsure(&kept, 8));
+        // Granted before the takeover, and heard of only now.
+        owners.granted(&late, Fence(3), Seq(0), 7);
+        assert!(owners.is_unsure(&late, 8));
+        owners.confirm(&HashMap::new(), 8);
+        assert!(owners.admit(&late, Fence(3)).is_err());
+        // Granted after the look at the database that is taken in here.
+        owners.granted(&late, Fence(4), Seq(0), 9);
+        owners.confirm(&HashMap::new(), 9);
+        assert!(owners.admit(&late, Fence(4)).is_ok());
     }
 }

@@ -1,6 +1,8 @@
 //! Rules that all stores share: which appends are valid, and where a page ends.
 
-use crate::contract::{Append, AppendError, Change, Document, Listed, Query, StoreError, Table};
+use crate::contract::{
+    Append, AppendError, Change, Document, Listed, Query, StoreError, TAG_BYTES_MAX, TAGS_MAX, Table,
+};
 use crate::items::{Item, ListedItems};
 
 /// Panics on an append that breaks the contract, because writing it would damage the log permanently. It is
@@ -14,9 +16,12 @@ pub(crate) fn assert_sound(append: &Append) {
     }
     for change in &append.changes {
         let Change::Put(document) = change else { continue };
-        let Document { table, id, due, state, .. } = document;
+        let Document { table, id, due, state, tags, .. } = document;
         assert!(*table == Table::Conversations || state.is_none(), "{table:?} {id} must not have a state");
         assert!(*table != Table::Messages || due.is_none(), "message {id} must not have a due time");
+        assert!(*table == Table::Conversations || tags.is_empty(), "{table:?} {id} must not have tags");
+        let bounded = tags.len() <= TAGS_MAX && tags.iter().all(|tag| tag.len() <= TAG_BYTES_MAX);
+        assert!(bounded && tags.is_sorted_by(|a, b| a < b), "the tags of {id} are not in order");
     }
 }
 
@@ -25,6 +30,9 @@ pub(crate) fn check(query: &Query) -> Result<Table, StoreError> {
     let table = query.table.ok_or_else(|| StoreError::Broken("a query must name its table".into()))?;
     if table == Table::Messages && query.due_by.is_some() {
         return Err(StoreError::Broken("messages have no due time".into()));
+    }
+    if query.tag.is_some() && (table != Table::Conversations || query.user.is_none()) {
+        return Err(StoreError::Broken("only a user's conversations are found by a tag".into()));
     }
     Ok(table)
 }
@@ -134,6 +142,7 @@ pub(crate) fn matches(query: &Query, document: &Document) -> bool {
         && query.conversation.as_ref().is_none_or(|conversation| *conversation == document.conversation)
         && (query.statuses.is_empty() || query.statuses.contains(&document.status))
         && query.request.as_ref().is_none_or(|request| *request == document.request)
+        && query.tag.as_ref().is_none_or(|tag| document.tags.contains(tag))
         && query.due_by.is_none_or(|by| document.due.is_some_and(|due| due <= by))
         && query.after.as_ref().is_none_or(|(key, id)| match query.due_by {
             Some(_) => (document.due, &document.id) > (Some(*key), id),

@@ -10,36 +10,47 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use deadpool_postgres::Object;
 use outlast_core::{ConversationId, Seq};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
 use crate::contract::{
     Append, AppendError, ClaimError, Document, Fence, InstanceId, Listed, Loaded, MAIL_PAGE, Mail, MailId,
     Newest, Query, Record, Store, StoreError, Table,
 };
+use crate::open::Durable;
 use crate::owners::Owners;
 use crate::page;
 use crate::wakes::Wakes;
 
+mod address;
 mod batch;
 mod connect;
 mod documents;
+mod durability;
+mod gather;
 mod items;
 mod listener;
 mod reads;
 mod schema;
+mod session;
 mod writer;
 
 use connect::{Source, store_error};
+use gather::{Found, Wanted};
 use listener::Notices;
+use session::Value;
 use writer::{Command, Trim, Writer};
 
 /// How long a claim waits until it is certain that no earlier append is on its way.
 const SETTLED_WITHIN: Duration = Duration::from_secs(5);
+
+/// How often to look for what no wake-up told.
+const POLL: Duration = Duration::from_secs(1);
+/// The same where there are no wake-ups: a pooler that gives each transaction another connection cannot pass on what
+/// only the connection that listens is told.
+const POLL_ONLY: Duration = Duration::from_millis(50);
 
 /// Limits of a [`PostgresStore`].
 #[derive(Clone, Debug)]
@@ -50,21 +61,13 @@ pub struct Options {
     pub queue: usize,
     /// Flushes of text begin this far apart. What a command changes does not wait.
     pub frame: Duration,
-    /// Whether to use `LISTEN`. A pooler that gives each transaction another connection cannot pass it on.
-    pub listen: bool,
-    /// How often to look for what no wake-up told.
-    pub poll: Duration,
+    /// What the server must promise about a commit.
+    pub durable: Durable,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            connections: 10,
-            queue: 4096,
-            frame: Duration::from_millis(5),
-            listen: true,
-            poll: Duration::from_secs(1),
-        }
+        Self { connections: 10, queue: 4096, frame: Duration::from_millis(5), durable: Durable::AtOnce }
     }
 }
 
@@ -74,6 +77,8 @@ pub struct PostgresStore {
     source: Source,
     shared: Arc<Shared>,
     commands: mpsc::Sender<Command>,
+    /// Reads of conversations that are followed here.
+    gathered: mpsc::Sender<Wanted>,
     /// The writer, the notifier and those who look for changes; they end with the store.
     _tasks: JoinSet<()>,
 }
@@ -99,32 +104,35 @@ struct Ownership {
 
 impl PostgresStore {
     pub async fn open(url: &str, options: Options) -> Result<PostgresStore, StoreError> {
-        let source = Source::new(url, options.connections)?;
+        let source = Source::new(url, options.connections, options.durable)?;
         {
             let mut client = source.shared().await?;
-            check_durability(&client).await?;
             schema::prepare(&mut client).await?;
         }
         let instance = format!("instance_{}", uuid::Uuid::now_v7().simple());
-        schema::join(&*source.shared().await?, &instance).await?;
+        schema::join(&source.shared().await?, &instance).await?;
         let shared = Arc::new(Shared::new());
         let (commands, waiting) = mpsc::channel(options.queue);
         let writer =
             Writer::new(source.clone(), Arc::clone(&shared), instance.clone(), options.frame).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(writer.run(waiting));
+        let (gathered, wanted) = mpsc::channel(options.queue);
+        tasks.spawn(gather::serve(source.clone(), wanted));
         tasks.spawn(listener::notify(source.clone(), Arc::clone(&shared)));
-        if options.listen {
+        let poll = if source.pooled {
+            POLL_ONLY
+        } else {
             tasks.spawn(listener::listen(source.clone(), Arc::clone(&shared), instance.clone()));
-        }
-        tasks.spawn(listener::poll(source.clone(), Arc::clone(&shared), options.poll));
-        Ok(Self { instance: InstanceId(instance), source, shared, commands, _tasks: tasks })
+            POLL
+        };
+        tasks.spawn(listener::poll(source.clone(), Arc::clone(&shared), poll));
+        Ok(Self { instance: InstanceId(instance), source, shared, commands, gathered, _tasks: tasks })
     }
 
-    async fn rows(&self, sql: &str, values: &[&(dyn ToSql + Sync)]) -> Result<Vec<Row>, StoreError> {
+    async fn rows(&self, sql: &str, values: &[&dyn Value]) -> Result<Vec<Row>, StoreError> {
         let client = self.source.shared().await?;
-        let statement = client.prepare_cached(sql).await.map_err(store_error)?;
-        client.query(&statement, values).await.map_err(store_error)
+        client.session().query(sql, values).await.map_err(store_error)
     }
 
     /// Returns when no append judged so far is on its way any more.
@@ -135,23 +143,10 @@ impl PostgresStore {
         match tokio::time::timeout(SETTLED_WITHIN, finished).await {
             Ok(Ok(_)) => Ok(()),
             Ok(Err(_)) | Err(_) => {
-                Err(StoreError::Unavailable("an earlier append may still be on its way".to_owned()))
+                Err(StoreError::Unavailable("an earlier append may still be in flight".to_owned()))
             }
         }
     }
-}
-
-/// A commit that the server does not flush to its disk would not be one.
-async fn check_durability(client: &Object) -> Result<(), StoreError> {
-    for (setting, sql) in [("synchronous_commit", "SHOW synchronous_commit"), ("fsync", "SHOW fsync")] {
-        let row = client.query_one(sql, &[]).await.map_err(store_error)?;
-        if row.get::<_, &str>(0) == "off" {
-            return Err(StoreError::Broken(format!(
-                "PostgreSQL runs with {setting} = off, so it could lose what it has committed: switch it on"
-            )));
-        }
-    }
-    Ok(())
 }
 
 #[async_trait]
@@ -159,7 +154,7 @@ impl Store for PostgresStore {
     async fn append(&self, append: Append) -> Result<(), AppendError> {
         page::assert_sound(&append);
         let (answer, answered) = oneshot::channel();
-        let gone = || AppendError::Unconfirmed("the storage writer has ended, restart".into());
+        let gone = || AppendError::Unconfirmed("the storage writer has stopped; restart the server".into());
         self.commands.send(Command::Append { append, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
@@ -170,7 +165,19 @@ impl Store for PostgresStore {
         after: Seq,
         max_bytes: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        reads::read(&self.source.shared().await?, conversation, after, max_bytes).await
+        if self.shared.wakes.is_watched(conversation) {
+            let (answer, answered) = oneshot::channel();
+            let conversation = conversation.clone();
+            let gone = || StoreError::Broken("the storage reader has stopped; restart the server".into());
+            self.gathered
+                .send(Wanted { conversation, after, max_bytes, answer })
+                .await
+                .map_err(|_| gone())?;
+            if let Found::Records(records) = answered.await.map_err(|_| gone())?? {
+                return Ok(records);
+            }
+        }
+        reads::read(self.source.shared().await?.session(), conversation, after, max_bytes).await
     }
 
     async fn load(
@@ -185,13 +192,14 @@ impl Store for PostgresStore {
         if id.contains('\0') {
             return Ok(None);
         }
-        documents::get(&self.source.shared().await?, table, id).await.map_err(store_error)
+        documents::get(self.source.shared().await?.session(), table, id).await.map_err(store_error)
     }
 
     async fn list(&self, query: Query) -> Result<Listed, StoreError> {
         let table = page::check(&query)?;
         let client = self.source.shared().await?;
-        let page = documents::list(&client, table, &query, &self.instance.0).await.map_err(store_error)?;
+        let page =
+            documents::list(client.session(), table, &query, &self.instance.0).await.map_err(store_error)?;
         Ok(page.into_listed(query.due_by.is_some()))
     }
 
@@ -226,18 +234,37 @@ impl Store for PostgresStore {
         Ok(())
     }
 
+    async fn others(&self) -> Result<Vec<InstanceId>, StoreError> {
+        let sql = "SELECT instance FROM instances WHERE instance <> $1 AND lease_until > clock_timestamp() ORDER BY 1";
+        let rows = self.rows(sql, &[&self.instance.0]).await?;
+        Ok(rows.iter().map(|row| InstanceId(row.get(0))).collect())
+    }
+
+    async fn raise_fences(&self, fence: Fence) -> Result<Fence, StoreError> {
+        // PostgreSQL cannot lock a sequence. A claim between the two halves of this could be given a fence twice, which
+        // is why nobody may use the store meanwhile.
+        let sql =
+            "SELECT CASE WHEN last_value < $1 THEN setval('fences', $1) ELSE last_value END FROM fences";
+        let rows = self.rows(sql, &[&fence.0.cast_signed()]).await?;
+        let row =
+            rows.first().ok_or_else(|| StoreError::Broken("the sequence fences is missing".to_owned()))?;
+        Ok(Fence(row.get::<_, i64>(0).cast_unsigned()))
+    }
+
     async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError> {
         // Nothing may be written with the fence of before, and what is on its way must have arrived.
         self.shared.ownership().owners.evict(conversation);
         self.wait_for_flush().await?;
-        let sql = "SELECT holder, new_fence, last FROM claim($1, $2)";
+        // What was taken from this instance is counted before the claim: a takeover that follows is then noticed.
+        let sql = "SELECT holder, new_fence, last, (SELECT claims FROM writers WHERE instance = $2) FROM claim($1, $2)";
         let rows = self.rows(sql, &[&conversation.as_str(), &self.instance.0]).await?;
         let row = rows.first().ok_or_else(|| StoreError::Broken("a claim returned nothing".to_owned()))?;
         if let Some(holder) = row.get::<_, Option<String>>(0) {
             return Err(ClaimError::HeldBy(InstanceId(holder)));
         }
         let (fence, last) = (Fence(row.get::<_, i64>(1).cast_unsigned()), reads::seq(row.get(2)));
-        self.shared.ownership().owners.granted(conversation, fence, last);
+        let as_of = row.get::<_, Option<i64>>(3).unwrap_or(0);
+        self.shared.ownership().owners.granted(conversation, fence, last, as_of);
         Ok(fence)
     }
 
@@ -246,14 +273,13 @@ impl Store for PostgresStore {
         if owned {
             self.wait_for_flush().await?;
         }
-        let values: [&(dyn ToSql + Sync); 3] =
-            [&conversation.as_str(), &self.instance.0, &fence.0.cast_signed()];
+        let values: [&dyn Value; 3] = [&conversation.as_str(), &self.instance.0, &fence.0.cast_signed()];
         let rows = self.rows("SELECT release($1, $2, $3)", &values).await?;
         Ok(rows.first().is_some_and(|row| row.get(0)))
     }
 
     async fn send(&self, mail: Mail) -> Result<(), StoreError> {
-        let values: [&(dyn ToSql + Sync); 4] =
+        let values: [&dyn Value; 4] =
             [&mail.id.0, &self.instance.0, &mail.conversation.as_str(), &&mail.body[..]];
         self.rows("SELECT send_mail($1, $2, $3, $4)", &values).await?;
         Ok(())
@@ -285,7 +311,7 @@ impl Store for PostgresStore {
     }
 
     async fn forget(&self, mail: &MailId) -> Result<(), StoreError> {
-        let values: [&(dyn ToSql + Sync); 2] = [&mail.0, &self.instance.0];
+        let values: [&dyn Value; 2] = [&mail.0, &self.instance.0];
         self.rows("DELETE FROM mail WHERE id = $1 AND sender = $2", &values).await?;
         Ok(())
     }
@@ -299,7 +325,7 @@ impl Store for PostgresStore {
     }
 
     async fn trim(&self, conversation: &ConversationId, first: Seq, last: Seq) -> Result<(), StoreError> {
-        let gone = || StoreError::Broken("the storage writer has ended, restart".into());
+        let gone = || StoreError::Broken("the storage writer has stopped; restart the server".into());
         let (answer, answered) = oneshot::channel();
         let trim = Command::Trim(Trim { conversation: conversation.clone(), first, last, answer });
         self.commands.send(trim).await.map_err(|_| gone())?;
@@ -309,7 +335,7 @@ impl Store for PostgresStore {
     async fn delete(&self, conversation: &ConversationId) -> Result<(), StoreError> {
         self.shared.ownership().owners.evict(conversation);
         self.wait_for_flush().await?;
-        let values: [&(dyn ToSql + Sync); 2] = [&conversation.as_str(), &self.instance.0];
+        let values: [&dyn Value; 2] = [&conversation.as_str(), &self.instance.0];
         self.rows("SELECT delete_conversation($1, $2)", &values).await?;
         self.shared.wakes.wake(conversation, Seq::ZERO);
         Ok(())

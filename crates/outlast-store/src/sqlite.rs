@@ -24,6 +24,7 @@ use crate::owners::Owners;
 use crate::page;
 use crate::wakes::Wakes;
 
+pub(crate) mod backup;
 mod batch;
 mod chunk;
 mod documents;
@@ -256,6 +257,17 @@ impl Store for SqliteStore {
         };
         self.shared.mailbox.leave(&self.instance);
         self.wait_for_batch(judged).await
+    }
+
+    async fn others(&self) -> Result<Vec<InstanceId>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn raise_fences(&self, fence: Fence) -> Result<Fence, StoreError> {
+        if fence > Fence(0) {
+            self.ask(|answer| Command::RaiseFences { fence, answer }).await?;
+        }
+        Ok(self.shared.ownership().owners.raise(fence))
     }
 
     async fn claim(&self, conversation: &ConversationId) -> Result<Fence, ClaimError> {

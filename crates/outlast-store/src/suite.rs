@@ -13,6 +13,7 @@ use crate::MemoryStore;
 use crate::contract::{Append, Change, Document, Fence, Record, Store, Table};
 
 pub mod appends;
+pub mod convex;
 pub mod documents;
 pub mod instances;
 pub mod items;
@@ -21,7 +22,9 @@ pub mod mail;
 pub mod ownership;
 pub mod postgres;
 pub mod reads;
+pub mod redis;
 pub mod removal;
+pub mod tags;
 
 /// A store under test, initially empty.
 #[async_trait]
@@ -103,11 +106,17 @@ macro_rules! conformance_cases {
                 a_put_without_a_state_needs_a_conversation
                 documents_survive_a_restart
             }
+            tags: {
+                s1_conversations_are_found_by_a_tag_and_page
+                s1_tags_change_with_their_conversation
+                only_the_conversations_of_a_user_are_found_by_a_tag
+            }
             items: {
                 an_item_comes_back_as_it_was_written
                 a_write_names_the_version_it_replaces
                 of_many_writers_of_one_version_one_succeeds
                 an_item_is_removed_once
+                kinds_are_listed_while_they_have_items
                 items_are_listed_newest_first_and_page
                 a_page_of_items_is_limited_by_bytes_but_never_empty
                 items_of_one_user_are_listed_alone
@@ -117,6 +126,7 @@ macro_rules! conformance_cases {
             ownership: {
                 a_claim_shuts_out_the_previous_owner
                 fences_only_grow
+                fences_can_be_raised
                 a_released_fence_writes_nothing
                 a_stale_release_is_harmless
                 conversations_have_separate_owners
@@ -126,6 +136,7 @@ macro_rules! conformance_cases {
                 b1_a_lease_keeps_other_instances_away
                 b8_what_an_expired_instance_held_is_taken_over_and_it_can_write_nothing
                 an_instance_that_leaves_gives_everything_up
+                instances_with_a_lease_are_known_to_others
                 what_is_due_and_unowned_is_listed
             }
             mail: {
@@ -242,6 +253,7 @@ pub fn document(table: Table, id: &str, conversation: &ConversationId, order: i6
         due: None,
         status: String::new(),
         request: String::new(),
+        tags: Vec::new(),
         body: format!(r#"{{"title":"{id}","content":"Grüße, 世界"}}"#),
         state: (table == Table::Conversations).then(|| format!("state of {id}")),
     }

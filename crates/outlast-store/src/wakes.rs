@@ -45,6 +45,11 @@ impl Wakes {
         receiver
     }
 
+    pub(crate) fn is_watched(&self, conversation: &ConversationId) -> bool {
+        self.watched.load(Ordering::SeqCst) > 0
+            && self.lock().by_conversation.get(conversation).is_some_and(|sender| sender.receiver_count() > 0)
+    }
+
     /// The conversations that somebody watches, and the last seq that they were woken with.
     pub(crate) fn watched(&self) -> Vec<(ConversationId, Seq)> {
         let senders = self.lock();
@@ -55,6 +60,21 @@ impl Wakes {
     /// Wakes the watchers of one conversation. Call it once the change can be read.
     pub(crate) fn wake(&self, conversation: &ConversationId, last: Seq) {
         self.wake_all([(conversation, last)]);
+    }
+
+    /// Wakes the watchers of one conversation unless they were woken since `known` was asked for: a slow answer about
+    /// where the log ends must not hide a newer one.
+    pub(crate) fn wake_from(&self, conversation: &ConversationId, known: Seq, last: Seq) {
+        let senders = self.lock();
+        if let Some(sender) = senders.by_conversation.get(conversation) {
+            sender.send_if_modified(|seen| {
+                let news = *seen == known && last != known;
+                if news {
+                    *seen = last;
+                }
+                news
+            });
+        }
     }
 
     /// Wakes the watchers of many conversations under one lock.
@@ -92,6 +112,18 @@ mod tests {
         wakes.wake(&a, Seq(7));
         assert_eq!((*first.borrow(), *second.borrow(), *other.borrow()), (Seq(7), Seq(7), Seq::ZERO));
         assert!(first.has_changed().unwrap() && !other.has_changed().unwrap());
+    }
+
+    #[test]
+    fn a_slow_answer_hides_no_newer_one() {
+        let wakes = Wakes::default();
+        let a = ConversationId::from("a");
+        let watcher = wakes.watch(&a);
+        wakes.wake(&a, Seq(3));
+        wakes.wake_from(&a, Seq::ZERO, Seq(1));
+        assert_eq!(*watcher.borrow(), Seq(3));
+        wakes.wake_from(&a, Seq(3), Seq(5));
+        assert_eq!(*watcher.borrow(), Seq(5));
     }
 
     #[test]

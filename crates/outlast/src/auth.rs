@@ -25,6 +25,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use outlast_core::{Timestamp, UserId};
 use outlast_engine::Clock;
 use outlast_store::{ItemQuery, Items, StoreError};
@@ -38,6 +39,7 @@ pub(crate) use lease::Leases;
 pub(crate) use passes::Pass;
 pub(crate) use principal::{Principal, Source};
 pub(crate) use scopes::{Scope, Scopes};
+pub(crate) use secret::hex;
 
 use jwt::TokenError;
 use keys::KEY;
@@ -47,11 +49,14 @@ use principal::Grant;
 /// The user of a server without keys.
 const LOCAL: &str = "local";
 
-/// How often the credentials of open streams are reread. Revoking a key ends its streams within 5 s.
-const RECHECK_EVERY: Duration = Duration::from_secs(1);
+/// How often the credentials of open streams are reread. Revoking a key ends its streams within 5 s, which leaves
+/// the store 3 s to read the credentials of everybody who is connected.
+const RECHECK_EVERY: Duration = Duration::from_secs(2);
+/// How many are reread at the same time.
+const RECHECKS_AT_ONCE: usize = 64;
 
-/// Expired sessions and tickets are removed once in this many rounds.
-const SWEEP_ROUNDS: u64 = 60;
+/// How often expired sessions and tickets are removed.
+const SWEEP_EVERY: Duration = Duration::from_secs(60);
 
 /// Decides who a request is made by.
 pub(crate) struct Auth {
@@ -91,6 +96,7 @@ impl Auth {
             user: UserId::from(LOCAL),
             scopes: Scopes::ALL,
             source: Source::Local,
+            credential: Source::Local,
             expires: None,
             ended: CancellationToken::new(),
         });
@@ -119,7 +125,7 @@ impl Auth {
         if local.is_none() || self.items.list_items(ItemQuery::newest(KEY, 1)).await?.items.is_empty() {
             return Ok(local);
         }
-        tracing::info!("a key exists; every request needs one from now on");
+        tracing::info!("an API key exists; from now on every request needs one");
         if let Some(local) = self.local.lock().unwrap_or_else(PoisonError::into_inner).take() {
             local.end();
         }
@@ -135,7 +141,14 @@ impl Auth {
                     TokenError::Keys(error) => AuthError::Keys(error),
                 })?;
                 let source = Source::Token(secret::hash(presented));
-                Ok(self.hold(source, subject.user, subject.scopes, Some(subject.expires)))
+                Ok(self.hold(Grant {
+                    user: subject.user,
+                    scopes: subject.scopes,
+                    credential: source.clone(),
+                    source,
+                    expires: Some(subject.expires),
+                    ended: CancellationToken::new(),
+                }))
             }
             _ => self.by_key(presented).await,
         }
@@ -148,7 +161,14 @@ impl Auth {
             return Err(AuthError::Invalid);
         }
         let source = Source::Key(presented.id().to_owned());
-        Ok(self.hold(source, key.user, key.scopes, key.expires_at))
+        Ok(self.hold(Grant {
+            user: key.user,
+            scopes: key.scopes,
+            credential: source.clone(),
+            source,
+            expires: key.expires_at,
+            ended: CancellationToken::new(),
+        }))
     }
 
     /// Begins a session for somebody who has a credential.
@@ -169,7 +189,14 @@ impl Auth {
         if !self.is_valid(&stored.source).await? {
             return Err(AuthError::Invalid);
         }
-        Ok(self.hold(Source::Session(id), stored.user(), stored.scopes, Some(stored.expires_at)))
+        Ok(self.hold(Grant {
+            user: stored.user(),
+            scopes: stored.scopes,
+            source: Source::Session(id),
+            credential: stored.credential(),
+            expires: Some(stored.expires_at),
+            ended: CancellationToken::new(),
+        }))
     }
 
     /// A ticket for one request to a path.
@@ -188,7 +215,14 @@ impl Auth {
             return Err(AuthError::Invalid);
         }
         // The stream may outlive the ticket, but not the credential behind it.
-        Ok(self.hold(stored.source.clone(), stored.user(), stored.scopes, stored.until))
+        Ok(self.hold(Grant {
+            user: stored.user(),
+            scopes: stored.scopes,
+            source: stored.source.clone(),
+            credential: stored.credential(),
+            expires: stored.until,
+            ended: CancellationToken::new(),
+        }))
     }
 
     /// Whether the credential is still good. A store that cannot be reached says nothing about that.
@@ -222,36 +256,46 @@ impl Auth {
         }
     }
 
-    /// Ends the streams of credentials that are no longer valid. Runs until it is dropped.
+    /// Ends the streams of credentials that are no longer valid, and removes what has expired. Runs until it is
+    /// dropped. Neither waits for the other: a hundred thousand expired tickets must not keep a revoked key alive.
     pub(crate) async fn watch(&self) {
-        for round in 1_u64.. {
+        tokio::join!(self.recheck_regularly(), self.sweep_regularly());
+    }
+
+    async fn recheck_regularly(&self) {
+        loop {
             tokio::time::sleep(RECHECK_EVERY).await;
-            if round.is_multiple_of(SWEEP_ROUNDS)
-                && let Err(error) = passes::sweep(&*self.items, self.clock.now()).await
-            {
-                tracing::warn!(%error, "cannot remove expired sessions; will try again");
-            }
-            for principal in self.holding() {
-                match self.recheck(&principal).await {
+            let rechecks = stream::iter(self.holding()).for_each_concurrent(RECHECKS_AT_ONCE, async |one| {
+                match self.recheck(&one).await {
                     Ok(()) | Err(AuthError::Invalid | AuthError::Missing | AuthError::Keys(_)) => {}
                     Err(AuthError::Store(error)) => {
                         tracing::warn!(%error, "cannot check the keys of open streams; will retry");
                     }
                 }
+            });
+            rechecks.await;
+        }
+    }
+
+    async fn sweep_regularly(&self) {
+        loop {
+            tokio::time::sleep(SWEEP_EVERY).await;
+            if let Err(error) = passes::sweep(&*self.items, self.clock.now()).await {
+                tracing::warn!(%error, "cannot remove expired sessions; will retry");
             }
         }
     }
 
     /// Returns the same principal for all streams of one credential.
-    fn hold(&self, source: Source, user: UserId, scopes: Scopes, expires: Option<Timestamp>) -> Principal {
+    fn hold(&self, grant: Grant) -> Principal {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = held.get(&source).and_then(Weak::upgrade).map(Principal::from)
-            && known.is_for(&user, scopes)
+        if let Some(known) = held.get(&grant.source).and_then(Weak::upgrade).map(Principal::from)
+            && known.is_for(&grant.user, grant.scopes)
         {
             return known;
         }
-        let ended = CancellationToken::new();
-        let principal = Principal::new(Grant { user, scopes, source: source.clone(), expires, ended });
+        let source = grant.source.clone();
+        let principal = Principal::new(grant);
         held.insert(source, principal.downgrade());
         principal
     }

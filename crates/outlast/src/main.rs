@@ -1,141 +1,108 @@
 //! The command `outlast`: reads the settings, opens the store, and serves until it is stopped.
 
+mod audit;
 mod auth;
+mod cli;
+mod commands;
 mod config;
 mod http;
+mod logging;
 mod models;
 mod server;
+mod toolbox;
+mod traces;
 mod workshop;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use clap::{Args, Parser, Subcommand};
-use outlast_engine::{Clock, Engine, Ids, Parts};
-use tracing_subscriber::EnvFilter;
+use clap::Parser as _;
+use outlast_engine::{Clock, Engine, Ids, Parts, Settings};
 
+use crate::audit::Audit;
 use crate::auth::{Auth, KeysCommand};
-use crate::config::{Config, Sources};
+use crate::cli::{Cli, Command, Serve};
+use crate::commands::{ExportCommand, ImportCommand, McpCommand, MigrateCommand};
+use crate::config::Config;
 use crate::server::Server;
 
 /// The exit code if a setting, the store or the address prevents the start. Clap uses the same code.
 const DID_NOT_START: u8 = 2;
 
-/// A server that owns AI generations: they finish even if clients disconnect.
-#[derive(Parser)]
-#[command(version, about, args_conflicts_with_subcommands = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    serve: Serve,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Start the server (the default).
-    Serve(Serve),
-    /// Create, list or revoke API keys, also while the server runs.
-    Keys {
-        #[command(subcommand)]
-        command: KeysCommand,
-        #[command(flatten)]
-        settings: SettingsFlags,
-    },
-    /// Run a file tool; sandboxes start this.
-    #[command(hide = true)]
-    Tool { name: String },
-}
-
-#[derive(Args)]
-struct Serve {
-    #[command(flatten)]
-    settings: SettingsFlags,
-    /// Address to listen on; port 0 picks a free port
-    #[arg(long, value_name = "ADDRESS")]
-    listen: Option<SocketAddr>,
-    /// Listen on an address that others can reach, or behind a proxy, although nobody has to log in
-    #[arg(long)]
-    insecure: bool,
-}
-
-/// What every command takes.
-#[derive(Args)]
-struct SettingsFlags {
-    /// Settings file in TOML
-    #[arg(long, env = "OUTLAST_CONFIG", value_name = "FILE", global = true)]
-    config: Option<PathBuf>,
-    /// Any setting, for example --set limits.body_bytes=65536; can be repeated
-    #[arg(long, value_name = "KEY=VALUE", global = true)]
-    set: Vec<String>,
-    /// Data folder
-    #[arg(long, value_name = "FOLDER", global = true)]
-    data: Option<PathBuf>,
-    /// Store, for example memory:, sqlite:PATH or postgres://USER@HOST/DATABASE
-    #[arg(long, value_name = "URL", global = true)]
-    store: Option<String>,
-}
-
-impl SettingsFlags {
-    fn load(self) -> anyhow::Result<Config> {
-        let mut config = Config::load(Sources {
-            file: self.config.as_deref(),
-            environment: std::env::vars_os().collect(),
-            flags: &self.set,
-        })?;
-        if let Some(data) = self.data {
-            config.server.data = data;
-        }
-        if let Some(store) = self.store {
-            config.store.url = store;
-        }
-        Ok(config)
-    }
-}
-
 /// What is done with settings and a runtime.
 enum Task {
-    Serve(Box<Serve>),
-    Keys(KeysCommand, SettingsFlags),
+    Serve { insecure: bool },
+    Keys(KeysCommand),
+    Mcp(McpCommand),
+    Export(ExportCommand),
+    Import(ImportCommand),
+    Doctor,
+    Migrate(MigrateCommand),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let command = cli.command.unwrap_or(Command::Serve(cli.serve));
-    let command = match command {
-        // Runs alone in a sandbox, where nothing of a server is.
+    let loaded = match command {
+        // Runs inside a sandbox, where there is no server.
         Command::Tool { name } => return outlast_engine::tools::inside::main(&name),
-        Command::Serve(serve) => Task::Serve(Box::new(serve)),
-        Command::Keys { command, settings } => Task::Keys(command, settings),
+        Command::Inside { question } => return outlast_engine::sandbox::inside::main(&question),
+        Command::Config { command, settings } => return finished(command.run(&settings)),
+        Command::Serve(serve) => load_for(serve),
+        Command::Keys { command, settings } => settings.load().map(|config| (Task::Keys(command), config)),
+        Command::Mcp { command, settings } => settings.load().map(|config| (Task::Mcp(command), config)),
+        Command::Export { command, settings } => {
+            settings.load().map(|config| (Task::Export(command), config))
+        }
+        Command::Import { command, settings } => {
+            settings.load().map(|config| (Task::Import(command), config))
+        }
+        Command::Doctor { settings } => settings.load().map(|config| (Task::Doctor, config)),
+        Command::Backup { command, settings } => {
+            return finished(settings.load().and_then(|config| command.run(&config)));
+        }
+        Command::Audit { command, settings } => {
+            return finished(settings.load().and_then(|config| command.run(&config)));
+        }
+        Command::Migrate { command, settings } => {
+            settings.load().map(|config| (Task::Migrate(command), config))
+        }
     };
-    let filter = match std::env::var("OUTLAST_LOG") {
-        Ok(filter) => EnvFilter::try_new(filter),
-        Err(_) => EnvFilter::try_new("info"),
-    };
-    let filter = match filter.context("OUTLAST_LOG is invalid") {
-        Ok(filter) => filter,
+    let begun = loaded.and_then(|(task, config)| {
+        logging::begin(&config.log)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        Ok((task, config, runtime.context("cannot start")?))
+    });
+    let (task, config, runtime) = match begun {
+        Ok(begun) => begun,
         Err(error) => return failed(&error, DID_NOT_START),
     };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return failed(&anyhow::Error::new(error).context("cannot start"), DID_NOT_START),
-    };
     runtime.block_on(async {
-        match command {
-            Task::Serve(flags) => serve(*flags).await,
-            Task::Keys(command, settings) => match keys(command, settings).await {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(error) => failed(&error, DID_NOT_START),
-            },
+        match task {
+            Task::Serve { insecure } => serve(config, insecure).await,
+            Task::Keys(command) => finished(keys(command, &config).await),
+            Task::Mcp(command) => finished(command.run(&config).await),
+            Task::Export(command) => finished(command.run(&config).await),
+            Task::Import(command) => finished(command.run(&config).await),
+            Task::Doctor => finished(commands::doctor::run(&config).await),
+            Task::Migrate(command) => finished(command.run(&config).await),
         }
     })
 }
 
-async fn serve(flags: Serve) -> ExitCode {
-    let server = match start(flags).await {
+fn load_for(serve: Serve) -> anyhow::Result<(Task, Config)> {
+    Ok((Task::Serve { insecure: serve.insecure }, serve.load()?))
+}
+
+fn finished(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error, DID_NOT_START),
+    }
+}
+
+async fn serve(config: Config, insecure: bool) -> ExitCode {
+    let server = match start(config, insecure).await {
         Ok(server) => server,
         Err(error) => return failed(&error, DID_NOT_START),
     };
@@ -145,11 +112,11 @@ async fn serve(flags: Serve) -> ExitCode {
     }
 }
 
-async fn keys(command: KeysCommand, settings: SettingsFlags) -> anyhow::Result<()> {
-    let config = settings.load()?;
-    let items = outlast_store::open_items(&config.store.url, &config.server.data).await;
-    let items = items.context("cannot open the store")?;
-    command.run(&*items).await
+async fn keys(command: KeysCommand, config: &Config) -> anyhow::Result<()> {
+    let items = outlast_store::open_items(&config.store.url, &config.server.data, config.durable()).await;
+    let items = items.with_context(|| config.blame("store.url"))?;
+    let audit = Audit::new(&config.audit.file, &config.server.data);
+    command.run(&*items, &audit).await
 }
 
 /// Prints what is wrong in one line.
@@ -158,33 +125,38 @@ fn failed(error: &anyhow::Error, code: u8) -> ExitCode {
     ExitCode::from(code)
 }
 
-async fn start(flags: Serve) -> anyhow::Result<Server> {
-    let mut config = flags.settings.load()?;
-    if let Some(listen) = flags.listen {
-        config.server.listen = listen;
-    }
+async fn start(config: Config, insecure: bool) -> anyhow::Result<Server> {
     // Without the URL, which may contain a password. The store's error says what is wrong with it.
-    let opened = outlast_store::open(&config.store.url, &config.server.data).await;
-    let opened = opened.context("cannot open the store")?;
+    let opened = outlast_store::open(&config.store.url, &config.server.data, config.durable()).await;
+    let opened = opened.with_context(|| format!("{}: cannot open the store", config.blame("store.url")))?;
+    if outlast_store::migrate::is_unfinished(&*opened.store).await? {
+        bail!(
+            "{}: a migration into this store was not finished: run `outlast migrate` again",
+            config.blame("store.url")
+        );
+    }
     let jwt = match &config.jwt {
-        Some(section) => Some(section.open().await?),
+        Some(section) => Some(section.open().await.with_context(|| config.blame("jwt"))?),
         None => None,
     };
     let auth = Auth::open(opened.store.clone(), Clock::System, jwt).await.context("cannot read the keys")?;
     let listen = config.server.listen;
-    if !listen.ip().is_loopback() && !flags.insecure && !auth.is_required().await? {
+    if !listen.ip().is_loopback() && !insecure && !auth.is_required().await? {
         bail!(
-            "{listen} can be reached from other machines and nobody has to log in: create a key with \
-             `outlast keys create --user NAME`, listen on 127.0.0.1, or pass --insecure"
+            "{}: other machines can reach {listen}, and there are no API keys: create one with \
+             `outlast keys create --user NAME`, listen on 127.0.0.1, or pass --insecure",
+            config.blame("server.listen")
         );
     }
+    let settings = config.engine().map_err(anyhow::Error::msg)?;
+    let settings = Settings { toolbox: toolbox::open(&config)?, ..settings };
     let engine = Engine::new(Parts {
         store: opened.store.clone(),
         models: models::open(&config.models)?,
         workshop: workshop::open(&config).await?,
-        settings: config.engine().map_err(anyhow::Error::msg)?,
+        settings,
         clock: Clock::System,
         ids: Ids::Random,
     });
-    Server::start(engine, auth, opened, &config, flags.insecure).await
+    Server::start(engine, auth, opened, &config, insecure).await
 }

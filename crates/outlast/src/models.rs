@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::env::VarError;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use outlast_engine::{AnthropicModel, DemoModel, Model, Models, OpenAiModel, Secret, UpstreamSettings};
 
-use crate::config::{ModelConfig, Upstream};
+use crate::config::{Config, ModelConfig, Upstream};
 
 /// The default address of OpenAI-compatible models.
 const OPENROUTER: &str = "https://openrouter.ai/api/v1";
@@ -19,15 +20,28 @@ const ANTHROPIC: &str = "https://api.anthropic.com";
 pub(crate) fn open(configured: &BTreeMap<String, ModelConfig>) -> anyhow::Result<Models> {
     let mut by_name: BTreeMap<String, Arc<dyn Model>> = BTreeMap::new();
     let mut idle: BTreeMap<String, Duration> = BTreeMap::new();
+    let mut context_bytes: BTreeMap<String, usize> = BTreeMap::new();
     for (name, config) in configured {
         let model = open_one(config).with_context(|| format!("[models.{name}]"))?;
         by_name.insert(name.clone(), model);
         let own_idle = config.upstream().and_then(|upstream| upstream.idle_timeout);
         idle.extend(own_idle.map(|idle| (name.clone(), idle)));
+        let own_bytes = config.upstream().and_then(|upstream| upstream.context_bytes);
+        context_bytes.extend(own_bytes.map(|bytes| (name.clone(), bytes)));
     }
     by_name.entry("default".to_owned()).or_insert_with(|| Arc::new(DemoModel::default()));
     by_name.entry("demo".to_owned()).or_insert_with(|| Arc::new(DemoModel::default()));
-    Ok(Models::new(by_name).with_idle(idle))
+    Ok(Models::new(by_name).with_idle(idle).with_context_bytes(context_bytes))
+}
+
+/// The address of a model's upstream; `None` if the model is built in.
+pub(crate) fn address<'a>(config: &'a Config, name: &str, model: &ModelConfig) -> Option<&'a str> {
+    let usual = match model {
+        ModelConfig::Demo { .. } => return None,
+        ModelConfig::Openai(_) => OPENROUTER,
+        ModelConfig::Anthropic(_) => ANTHROPIC,
+    };
+    Some(config.model_address(name).unwrap_or(usual))
 }
 
 fn open_one(model: &ModelConfig) -> anyhow::Result<Arc<dyn Model>> {
@@ -52,21 +66,24 @@ fn settings(upstream: &Upstream, usual: &str) -> anyhow::Result<UpstreamSettings
     if upstream.max_tokens == Some(0) {
         bail!("max_tokens must be at least 1");
     }
+    if upstream.context_bytes == Some(0) {
+        bail!("context_bytes must be at least 1");
+    }
     if upstream.idle_timeout == Some(Duration::ZERO) {
         bail!("idle_timeout must be longer than 0, or every call would time out at once");
     }
     Ok(UpstreamSettings {
         base_url: upstream.base_url.clone().unwrap_or_else(|| Secret::new(usual)),
         model: upstream.model.clone(),
-        api_key: api_key(upstream)?.map(Secret::new),
+        api_key: key_of(upstream.api_key_env.as_deref(), upstream.api_key_file.as_deref())?.map(Secret::new),
         headers: upstream.headers.clone(),
         max_tokens: upstream.max_tokens,
     })
 }
 
 /// Reads the key. No message repeats it, because even a mistyped key is a secret.
-fn api_key(upstream: &Upstream) -> anyhow::Result<Option<String>> {
-    let (key, origin) = match (&upstream.api_key_env, &upstream.api_key_file) {
+pub(crate) fn key_of(variable: Option<&str>, file: Option<&Path>) -> anyhow::Result<Option<String>> {
+    let (key, origin) = match (variable, file) {
         (None, None) => return Ok(None),
         (Some(name), None) => {
             let named = if looks_like_a_variable(name) { name } else { "something" };
@@ -194,6 +211,7 @@ mod tests {
             ("headers = { \"bad name\" = \"canary\" }".to_owned(), "bad name"),
             ("headers = { x = \"canary\\nkey\" }".to_owned(), "the value of x"),
             ("max_tokens = 0".to_owned(), "max_tokens"),
+            ("context_bytes = 0".to_owned(), "context_bytes"),
             ("idle_timeout = \"0s\"".to_owned(), "idle_timeout"),
             ("continuation = \"sometimes\"".to_owned(), "sometimes"),
             ("api_key_env = \"OUTLAST_NO_SUCH_KEY\"".to_owned(), "OUTLAST_NO_SUCH_KEY"),

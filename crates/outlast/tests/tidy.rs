@@ -62,11 +62,12 @@ fn sources(of: &str) -> Vec<File> {
     files
 }
 
-/// The sources of the client package and the web app, without generated files.
+/// The sources of the client package, the web app and the Convex functions, without generated files.
 fn typescript() -> Vec<File> {
     let mut files = files();
     files.retain(|file| {
-        let ours = file.path.starts_with("client/src/") || file.path.starts_with("ui/src/");
+        let folders = ["client/src/", "ui/src/", "convex/functions/", "convex/test/"];
+        let ours = folders.iter().any(|folder| file.path.starts_with(folder));
         let written = !file.text.lines().take(10).any(|line| line.contains("auto-generated"));
         ours && written && (file.path.ends_with(".ts") || file.path.ends_with(".tsx"))
     });
@@ -114,7 +115,12 @@ fn the_core_has_no_dependency_with_a_clock_a_network_or_tasks() {
         dependencies("outlast-core").into_iter().filter(|name| !allowed.contains(&name.as_str())).collect();
     assert_none("the core depends on", &found);
     assert!(dependencies("outlast-engine").is_disjoint(&["axum", "rusqlite"].map(str::to_owned).into()));
-    assert!(dependencies("outlast-store").is_disjoint(&["axum", "reqwest"].map(str::to_owned).into()));
+    assert!(dependencies("outlast-store").is_disjoint(&["axum"].map(str::to_owned).into()));
+    // Convex is the only store that is reached over HTTP.
+    let over_http = sources("outlast-store/src/").into_iter().filter(|file| file.text.contains("reqwest"));
+    let found: Vec<String> =
+        over_http.map(|file| file.path).filter(|path| !path.contains("src/convex")).collect();
+    assert_none("a store uses HTTP", &found);
 }
 
 #[test]
@@ -334,4 +340,32 @@ fn links(text: &str) -> Vec<String> {
         }
     }
     links
+}
+
+#[test]
+fn every_requirement_is_proved_and_every_code_in_a_test_name_can_be_looked_up() {
+    let page = read("docs/requirements.md");
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let (linked, stated): (Vec<_>, Vec<_>) =
+        rows.filter(|(code, _)| is_code(&code.to_lowercase())).partition(|(_, says)| says.contains("]("));
+    let proved: BTreeSet<String> = files()
+        .into_iter()
+        .filter(|file| file.path.ends_with(".rs"))
+        .flat_map(|file| file.text.split("fn ").skip(1).flat_map(codes).collect::<Vec<_>>())
+        .collect();
+    let unproved = stated.iter().map(|(code, _)| code.to_lowercase()).filter(|code| !proved.contains(code));
+    assert_none("requirements without a test", &unproved.collect::<Vec<_>>());
+    let known: BTreeSet<String> = linked.iter().chain(&stated).map(|(code, _)| code.to_lowercase()).collect();
+    let unknown: Vec<String> = proved.difference(&known).cloned().collect();
+    assert_none("codes that docs/requirements.md does not explain", &unknown);
+}
+
+/// The codes at the beginning of a function's name: `g5` and `i9` of `g5_i9_one_of_ten_cancels_wins`.
+fn codes(name: &str) -> impl Iterator<Item = String> + '_ {
+    name.split('_').take_while(|word| is_code(word)).map(str::to_owned)
+}
+
+fn is_code(word: &str) -> bool {
+    let number = word.strip_prefix(['g', 'o', 's', 'b', 'p', 'x', 'i']);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }

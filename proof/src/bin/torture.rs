@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
+use outlast_proof::instances;
 use outlast_proof::torture::{Plan, Tally, torture};
 
 /// Kills the real server at random moments and at every fault point, under load, and compares what
@@ -31,29 +32,63 @@ struct Arguments {
     /// Only the rounds of kill -9, for a server built without fault points.
     #[arg(long)]
     no_faults: bool,
+    /// Only runs with tools, killed at every step.
+    #[arg(long, conflicts_with = "no_faults")]
+    only_agents: bool,
+    /// Several instances on one PostgreSQL, with this many rounds of everything that can happen to them.
+    #[arg(long, value_name = "ROUNDS", num_args = 0..=1, default_missing_value = "60")]
+    postgres: Option<usize>,
 }
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
+    if let Some(rounds) = arguments.postgres {
+        return several(&arguments, rounds, seed).await;
+    }
     let plan = Plan {
-        rounds: arguments.rounds,
+        rounds: if arguments.only_agents { 0 } else { arguments.rounds },
         seed,
         generations: arguments.generations,
         readers: arguments.readers,
         program: arguments.bin,
-        faults: !arguments.no_faults,
+        faults: !arguments.no_faults && !arguments.only_agents,
+        agents: !arguments.no_faults,
     };
     println!("seed {seed}");
     let begun = Instant::now();
     let tally = torture(&plan, &mut |line| println!("{line}")).await?;
     summarise(&plan, &tally, begun);
-    Ok(if tally.findings.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let clean = tally.findings.violations.is_empty() && tally.agents.clean().is_ok();
+    Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn several(arguments: &Arguments, rounds: usize, seed: u64) -> anyhow::Result<ExitCode> {
+    let plan = instances::Plan {
+        generations: arguments.generations,
+        readers: arguments.readers,
+        program: arguments.bin.clone(),
+        ..instances::Plan::mixed(rounds, seed)
+    };
+    println!("seed {seed}");
+    let begun = Instant::now();
+    let tally = instances::torture(&plan, &mut |line| println!("{line}")).await?;
+    for violation in tally.findings.violations.iter().take(20) {
+        println!("{violation}");
+    }
+    println!("\n{}\n{tally}{} in {:.0} s", instances::HEADS, tally.findings, begun.elapsed().as_secs_f32());
+    Ok(match tally.clean() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => {
+            println!("repeat with --postgres {rounds} --seed {seed}");
+            ExitCode::FAILURE
+        }
+    })
 }
 
 fn summarise(plan: &Plan, tally: &Tally, begun: Instant) {
-    let Tally { rounds, deaths, faults, not_reached, recoveries, findings } = tally;
+    let Tally { rounds, deaths, faults, not_reached, recoveries, findings, agents } = tally;
     for violation in findings.violations.iter().take(20) {
         println!("{violation}");
     }
@@ -66,10 +101,16 @@ fn summarise(plan: &Plan, tally: &Tally, begun: Instant) {
         begun.elapsed().as_secs_f32()
     );
     println!(
-        "{} generations, {} events, {} recorded by readers who reconnected {} times",
+        "{} generations, {} events, {} received by readers, which reconnected {} times",
         findings.generations, findings.events, findings.recorded, findings.reconnects
     );
     println!("{findings}");
+    if !agents.rows.is_empty() {
+        println!("\nRuns with tools, killed at every visit of each point:\n{agents}");
+        for difference in agents.sum().differences.iter().take(20) {
+            println!("{difference}");
+        }
+    }
     if !findings.violations.is_empty() {
         println!("repeat with --seed {} --rounds {}", plan.seed, plan.rounds);
     }

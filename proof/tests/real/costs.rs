@@ -7,6 +7,7 @@ use anyhow::ensure;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use outlast_proof::server::{Options, Server};
 use outlast_proof::upstream::Upstream;
+use outlast_proof::wait::{LONG, until};
 use outlast_proof::worker::Worker;
 use serde_json::{Value, json};
 
@@ -124,6 +125,12 @@ async fn i10_i18_a_server_with_many_generations_that_wait_for_a_person_starts_at
     });
     let mut parked: Vec<Worker> = parked.buffer_unordered(WORKERS).try_collect().await?;
     let (set_up, asked) = (begun.elapsed(), server.own_bytes()?);
+    // A question that nobody watches also makes a notification, which is still work to do.
+    until("every notification is made", LONG, async || {
+        let owners = server.api().get("/v1/admin/overview").await?.expect(200)?.body["owners"].as_u64();
+        Ok((owners == Some(0)).then_some(()))
+    })
+    .await?;
     server.kill().await?;
     let begun = Instant::now();
     server.restart().await?;

@@ -3,6 +3,7 @@
 use outlast_proof::check::{Case, first_difference};
 use outlast_proof::reader::Reader;
 use outlast_proof::stored::Stored;
+use outlast_proof::wait::{LONG, until};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -80,6 +81,12 @@ async fn o4_a_conversation_is_followed_from_a_snapshot_across_generations() -> a
     let api = server.api();
     let first = api.play_in(&titled(&server).await?, &upstream.script(10)).await?;
     api.until_ended(&first.generation).await?;
+    // Nobody watched it, so its log ends with a notification.
+    until("the notification", LONG, async || {
+        let stored = Stored::read(api, &first.conversation).await?;
+        Ok(stored.log.last().is_some_and(|last| last.kind == "notification.made").then_some(()))
+    })
+    .await?;
     let view = api.view(&first.conversation).await?;
 
     let path = format!("/v1/conversations/{}/events", first.conversation);

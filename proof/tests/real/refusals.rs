@@ -226,6 +226,7 @@ async fn b1_a_store_that_is_unknown_or_cannot_be_reached_stops_the_start() -> an
     ] {
         let said = Server::refused(Options::default().arg("--store").arg(store)).await?;
         assert!(said.contains(told) && !said.contains("secret"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
     }
     Ok(())
 }
@@ -235,6 +236,7 @@ async fn a_public_address_is_refused_without_insecure() -> anyhow::Result<()> {
     let public = Options::default().arg("--listen").arg("0.0.0.0:0");
     let said = Server::refused(public.clone()).await?;
     assert!(said.contains("--insecure") && said.contains("0.0.0.0"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
     Server::start(public.arg("--insecure")).await?;
     Ok(())
 }
@@ -250,6 +252,21 @@ async fn b7_a_bad_setting_stops_the_start_with_one_line_that_names_it() -> anyho
         (set("limits.subscribers_per_generation=5"), "limits.followers_per_conversation"),
         (set("timeouts.producer_silence=5s"), "timeouts.worker_silence"),
         (Options::default().env("OUTLAST_LOG", "a=b=c"), "OUTLAST_LOG"),
+        (Options::default().toml("[limits]\nbody_bytes = \"many\""), "limits.body_bytes"),
+        (Options::default().toml("[limits]\nstarts_per_minute = 0"), "limits.starts_per_minute"),
+        (Options::default().toml("this is not TOML"), "outlast.toml"),
+        (set("limits.tokens_per_day=0"), "limits.tokens_per_day"),
+        (set("limits.disk_per_user=lots"), "limits.disk_per_user"),
+        (set("store.url=redis://127.0.0.1:1"), "store.url"),
+        (set("tls.certificate=/nowhere.pem"), "tls.key"),
+        (set("tls.certificate=/nowhere.pem").arg("--set").arg("tls.key=/nowhere.pem"), "/nowhere.pem"),
+        (set("jwt.issuer=https://login.example"), "jwt"),
+        (set("traces.url=ftp://collector"), "traces.url"),
+        (
+            Options::default()
+                .toml("[models.default]\nkind = \"openai\"\nmodel = \"m\"\napi_key_env = \"NOT_SET\""),
+            "NOT_SET",
+        ),
     ] {
         let said = Server::refused(options).await?;
         assert!(said.contains(named) && said.lines().count() == 1, "{said}");

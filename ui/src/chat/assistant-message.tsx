@@ -2,12 +2,13 @@
 
 import type { Message, Part } from "@outlast/client";
 import type { ReactNode } from "react";
+import { ChangedFiles } from "../files/changed-files";
+import { takeSummary } from "../files/files-summary";
 import { Markdown } from "../markdown/markdown";
 import { CopyButton } from "../shell/copy-button";
 import { Icon } from "../shell/icon";
 import { Link } from "../shell/link";
 import { Thinking } from "./thinking";
-import { ToolUse } from "./tool-card";
 
 export interface AssistantMessageProps {
   readonly message: Message;
@@ -25,6 +26,7 @@ export function AssistantMessage({ message, parts, isWriting, isCurrent }: Assis
           part={part}
           id={`${message.id}:${place}`}
           since={place === 0 ? message.createdAt : null}
+          generationId={message.generationId}
           isWriting={isWriting && place === parts.length - 1}
         />
       ))}
@@ -58,21 +60,37 @@ interface AssistantPartProps {
   readonly part: Part;
   readonly id: string;
   readonly since: string | null;
+  readonly generationId: string | null;
   readonly isWriting: boolean;
 }
 
-function AssistantPart({ part, id, since, isWriting }: AssistantPartProps): ReactNode {
+function AssistantPart({ part, id, since, generationId, isWriting }: AssistantPartProps): ReactNode {
   switch (part.type) {
     case "text":
-      return <Markdown text={part.text} isStreaming={isWriting} />;
+      return <Answer text={part.text} generationId={generationId} isWriting={isWriting} />;
     case "thinking":
       return <Thinking text={part.text} id={id} since={since} isThinking={isWriting} />;
     case "tool_use":
-      return <ToolUse name={part.name} input={part.input} />;
     case "tool_result":
     case "image":
       return null;
   }
+}
+
+interface AnswerProps {
+  readonly text: string;
+  readonly generationId: string | null;
+  readonly isWriting: boolean;
+}
+
+function Answer({ text, generationId, isWriting }: AnswerProps): ReactNode {
+  const answer = takeSummary(text, isWriting);
+  return (
+    <>
+      <Markdown text={answer.text} isStreaming={isWriting} />
+      {answer.files.length > 0 && <ChangedFiles files={answer.files} generationId={generationId} />}
+    </>
+  );
 }
 
 /** How an earlier answer ended, if it is incomplete. */

@@ -1,11 +1,13 @@
 /** One message. It renders again only when it has changed. */
 
-import type { Message, Part } from "@outlast/client";
+import type { Message, OutputPiece, Part } from "@outlast/client";
 import { memo } from "react";
 import type { ReactNode } from "react";
 import { revealBidi } from "../markdown/invisible";
+import { callIn } from "../tools/tool-call";
+import type { Going } from "../tools/tool-call";
+import { ToolCard } from "../tools/tool-card";
 import { AssistantMessage } from "./assistant-message";
-import { ToolCard } from "./tool-card";
 import { UserMessage } from "./user-message";
 
 export interface MessageRowProps {
@@ -16,6 +18,10 @@ export interface MessageRowProps {
   readonly isQueued: boolean;
   /** Whether it belongs to the last generation, whose outcome is shown below the messages. */
   readonly isCurrent: boolean;
+  /** What is going on, for a tool call that has no result. */
+  readonly going: Going;
+  /** What that tool has written so far. */
+  readonly output: readonly OutputPiece[] | undefined;
   readonly onUnqueue: (generationId: string) => Promise<unknown>;
 }
 
@@ -29,7 +35,7 @@ export const MessageRow = memo(function MessageRow(props: MessageRowProps): Reac
 });
 
 function Content(props: MessageRowProps): ReactNode {
-  const { message, parts, isWriting, isQueued, isCurrent, onUnqueue } = props;
+  const { message, parts, isWriting, isQueued, isCurrent, going, output, onUnqueue } = props;
   switch (message.role) {
     case "user":
       return (
@@ -44,8 +50,17 @@ function Content(props: MessageRowProps): ReactNode {
     case "assistant":
       return <AssistantMessage message={message} parts={parts} isWriting={isWriting} isCurrent={isCurrent} />;
     case "tool":
-      return <ToolCard parts={parts} />;
+      return <ToolRow message={message} going={going} output={output} />;
     case "system":
       return <p className="system-note">{revealBidi(message.content)}</p>;
   }
+}
+
+function ToolRow({
+  message,
+  going,
+  output,
+}: Pick<MessageRowProps, "message" | "going" | "output">): ReactNode {
+  const call = callIn(message, going);
+  return call && <ToolCard call={call} output={output} />;
 }

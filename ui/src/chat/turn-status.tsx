@@ -4,9 +4,11 @@ import type { GenerationState, ScheduledRetry } from "@outlast/client";
 import type { UseConversation } from "@outlast/client/react";
 import type { ReactNode } from "react";
 import { sentence } from "../shell/sentence";
+import { Icon } from "../shell/icon";
 import { Link } from "../shell/link";
 import { KeepFocus } from "../shell/keep-focus";
-import { Approvals, questionKey } from "./approvals";
+import { Approvals, askedBy, questionKey } from "../tools/approvals";
+import { NoToolsHere } from "../tools/no-tools";
 import { quietly } from "./quietly";
 import { RetryNote } from "./retry-note";
 import { TurnCard } from "./turn-card";
@@ -14,7 +16,7 @@ import { useIsWorkers } from "./use-is-workers";
 
 export function TurnStatus({ chat }: { readonly chat: UseConversation }): ReactNode {
   const { generation, view } = chat;
-  const waits = view?.activeRun?.pendingApprovals?.map(questionKey) ?? [];
+  const waits = askedBy(view?.activeRun).map(({ approval }) => questionKey(approval));
   return (
     <KeepFocus about={[generation?.id, generation?.status, ...waits].join(" ")} to=".scroller">
       <Status chat={chat} />
@@ -39,18 +41,19 @@ function Status({ chat }: { readonly chat: UseConversation }): ReactNode {
     case "paused":
       return (
         <>
-          <TurnCard tone="wait" title="Paused" text="Waiting for you.">
-            <button type="button" className="button button-primary" onClick={() => quietly(chat.resume())}>
-              Resume
-            </button>
-          </TurnCard>
+          <p className="turn-note is-line">
+            <Icon name="pause" />
+            <span>Paused while it waits for you. Its files are saved, and your decision wakes it up.</span>
+          </p>
           <Approvals chat={chat} />
         </>
       );
     case "completed":
       return generation.endReason === "length" ? (
         <p className="turn-note">The answer reached the model’s length limit.</p>
-      ) : null;
+      ) : (
+        <NoToolsHere view={view} />
+      );
     case "cancelled":
       return <Stopped chat={chat} generation={generation} />;
     case "error":
@@ -81,16 +84,17 @@ interface RunningProps {
 
 function Running({ chat, retry }: RunningProps): ReactNode {
   if (retry !== null) return <RetryNote key={retry.ts} retry={retry} />;
-  // Before the first word, and between a tool and the next text, nothing else shows that work continues.
+  // Before the first word, and between a tool and the next text, nothing else shows that work continues. A running
+  // tool says so itself.
   const isSpeaking = Object.values(chat.view?.overlayParts ?? {}).some((parts) => parts.length > 0);
-  return isSpeaking ? null : <Working />;
+  return isSpeaking || chat.view?.activeRun?.runningTools !== undefined ? null : <Working />;
 }
 
 function Interrupted({ chat, generation }: Props): ReactNode {
   const isWorkers = useIsWorkers(generation.id);
   const text = isWorkers
     ? "The worker producing this answer stopped responding. It will continue when the worker reconnects. You can also dismiss it and keep the text so far."
-    : "The server stopped before the answer was complete. Resume to generate it again, or dismiss it and keep the text so far.";
+    : "The answer stopped before it was complete. Resume it, or dismiss it and keep the text so far.";
   return (
     <TurnCard tone="wait" title="The answer was interrupted" text={isWorkers === null ? "" : text}>
       {isWorkers === false && (
@@ -126,6 +130,7 @@ const REASONS: Readonly<Record<string, string>> = {
   superseded: "Stopped to answer a newer message.",
   abandoned: "Stopped because nobody was watching.",
   dismissed: "Dismissed after an interruption.",
+  parent_ended: "Stopped with the conversation that delegated to it.",
 };
 
 function Stopped({ chat, generation }: Props): ReactNode {
@@ -138,6 +143,7 @@ function Stopped({ chat, generation }: Props): ReactNode {
 }
 
 function Again({ chat, generation }: Props): ReactNode {
+  if (chat.view?.conversation.parent != null) return null; // what becomes of it is up to its parent
   const hasText = generation.contentParts.some((part) => part.type === "text" && part.text !== "");
   // An answer without text has no message, and so no link of its own to the inspector.
   const hasMessage = generation.contentParts.length > 0;

@@ -7,7 +7,8 @@ import { quietly } from "./quietly";
 import { dropUnsent, keepUnsent, newRequestId, takeUnsent } from "./unsent";
 import type { Unsent } from "./unsent";
 
-export type Send = (text: string, whenBusy: "queue" | "interrupt") => void;
+/** With the chosen model, unless another is given. */
+export type Send = (text: string, whenBusy: "queue" | "interrupt", model?: string) => void;
 
 export interface Sending {
   /** Messages that had failed before the page was loaded. */
@@ -55,10 +56,10 @@ export function useSending(chat: UseConversation, model: string | null): Sending
 
   return {
     failed,
-    send(text, whenBusy) {
+    send(text, whenBusy, another) {
       const conversationId = conversation.id;
       const sent = { requestId: newRequestId(), hasFailed: false, page: "" };
-      quietly(deliver({ ...sent, conversationId, text, whenBusy, model }));
+      quietly(deliver({ ...sent, conversationId, text, whenBusy, model: another ?? model }));
     },
     async resend(requestId) {
       const message = failed.find((one) => one.requestId === requestId);

@@ -15,7 +15,7 @@ export function Figures({ generation, timeline }: FiguresProps): ReactNode {
     ["Model", generation === null ? "…" : revealBidi(generation.model)],
     ["Duration", duration(timeline.end - timeline.start)],
     ["First word", firstWordMs === null ? "none" : duration(firstWordMs)],
-    ["Attempts", String(attempts)],
+    timeline.rounds > 0 ? ["Rounds", String(timeline.rounds)] : ["Attempts", String(attempts)],
     ["Retracted", String(retractions)],
     ["Characters", characters.toLocaleString("en")],
     ["Input tokens", tokens(inputTokens, generation?.inputTokens)],

@@ -16,12 +16,13 @@ import { RateChart } from "./rate-chart";
 import { ReplayBar } from "./replay-bar";
 import { useReplay } from "./replay";
 import { Spans } from "./spans";
+import { SubAgents } from "./sub-agents";
 import { timelineOf } from "./timeline";
 import { TypeFilter } from "./type-filter";
 import { answerIn, useAnswer } from "./use-answer";
 import { useEvents } from "./use-events";
 import type { Log } from "./use-events";
-import { useNow } from "./use-now";
+import { useNow } from "../shell/use-now";
 import { useGenerationDocument } from "./use-generation-document";
 import "./inspect.css";
 
@@ -57,6 +58,7 @@ export function InspectPage({ generationId, onMenu }: InspectPageProps): ReactNo
         <Figures generation={generation} timeline={timeline} />
         {timeline.chunks > 0 && <RateChart events={events} timeline={timeline} cursor={cursor} />}
         <Spans timeline={timeline} cursor={cursor} />
+        <SubAgents events={events} size={size} />
         <ReplayBar replay={replay} />
         <Answer
           text={log.snapshot === null ? answer : answerIn(log.snapshot)}

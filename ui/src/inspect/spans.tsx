@@ -2,7 +2,12 @@
 
 import type { CSSProperties, ReactNode } from "react";
 import { duration } from "../shell/duration";
-import type { Span, Timeline } from "./timeline";
+import type { Lane } from "./agent-spans";
+import type { Span } from "./spans-of-time";
+import type { Timeline } from "./timeline";
+
+/** Names of marks that are written out below their line. */
+const LISTED_MAX = 6;
 
 export interface SpansProps {
   readonly timeline: Timeline;
@@ -11,7 +16,7 @@ export interface SpansProps {
 }
 
 export function Spans({ timeline, cursor }: SpansProps): ReactNode {
-  const { start, end, spans } = timeline;
+  const { start, end, spans, lanes } = timeline;
   const scale = (at: number): number => ((at - start) / Math.max(1, end - start)) * 100;
   return (
     <ol className="spans" aria-label="Timeline">
@@ -36,8 +41,47 @@ export function Spans({ timeline, cursor }: SpansProps): ReactNode {
           </li>
         );
       })}
+      {lanes.map((lane) => (
+        <LaneRow key={lane.name} lane={lane} end={end} scale={scale} />
+      ))}
     </ol>
   );
+}
+
+interface LaneRowProps {
+  readonly lane: Lane;
+  readonly end: number;
+  readonly scale: (at: number) => number;
+}
+
+function LaneRow({ lane, end, scale }: LaneRowProps): ReactNode {
+  const { name, marks } = lane;
+  return (
+    <li className="span is-lane">
+      <span className="span-name">{name}</span>
+      <span className="span-time">{marks.length}</span>
+      <span className="span-track" aria-hidden="true">
+        {marks.map(({ name, from, to, tone }, place) => (
+          <span
+            key={place}
+            className={`span-bar is-${tone}`}
+            title={name}
+            style={{
+              left: `${Math.min(99, scale(from))}%`,
+              width: `max(4px, ${scale(to ?? end) - scale(from)}%)`,
+            }}
+          />
+        ))}
+      </span>
+      <span className="span-note">{listed(marks.map(({ name }) => name))}</span>
+    </li>
+  );
+}
+
+/** The last ones, which say where things stand. */
+function listed(names: readonly string[]): string {
+  const shown = names.slice(-LISTED_MAX);
+  return `${shown.length < names.length ? "…, " : ""}${shown.join(shown.some((name) => name.includes(",")) ? "; " : ", ")}`;
 }
 
 function Note({ span }: { readonly span: Span }): ReactNode {

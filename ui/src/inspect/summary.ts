@@ -3,6 +3,7 @@
 import type { OutlastEvent } from "@outlast/client";
 import { revealBidi } from "../markdown/invisible";
 import { duration } from "../shell/duration";
+import { pretty } from "../shell/pretty";
 
 const LONGEST = 90;
 
@@ -23,6 +24,26 @@ function words(event: OutlastEvent): string {
       return event.payload.text;
     case "tool.start":
       return event.payload.toolName;
+    case "tool.output":
+      return event.payload.text;
+    case "tool.end":
+      return `${event.payload.outcome ?? (event.payload.isError ? "failed" : "done")}: ${pretty(event.payload.result)}`;
+    case "approval.requested":
+      return event.payload.toolName;
+    case "approval.resolved":
+      return `${event.payload.decision} by ${event.payload.by}${event.payload.reason ? `: ${event.payload.reason}` : ""}`;
+    case "delegation.changed":
+      return `${event.payload.state.status}: ${event.payload.state.plan.join("; ")}`;
+    case "sandbox.changed":
+      return `${event.payload.state}: ${event.payload.reason}`;
+    case "file.changed":
+      return `${event.payload.path} ${event.payload.change} by ${event.payload.by}`;
+    case "checkpoint.taken":
+      return `${event.payload.files} files, ${event.payload.bytes} bytes${event.payload.leftOut ? `; left out: ${event.payload.leftOut}` : ""}`;
+    case "checkpoint.failed":
+      return event.payload.reason;
+    case "round.ended":
+      return `round ${event.payload.round}`;
     case "usage":
       return `${event.payload.inputTokens} input tokens, ${event.payload.outputTokens} output tokens`;
     case "attempt.retracted":

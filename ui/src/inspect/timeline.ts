@@ -1,29 +1,21 @@
 /** What a generation did and how long each step took, read from its events. */
 
+import { isEnd } from "@outlast/client";
 import type { OutlastEvent } from "@outlast/client";
 import { sentence } from "../shell/sentence";
-
-export type SpanKind = "queued" | "attempt" | "wait" | "interrupted";
-
-export interface Span {
-  readonly kind: SpanKind;
-  readonly name: string;
-  /** Milliseconds since the epoch. */
-  readonly from: number;
-  /** Null while it lasts. */
-  readonly to: number | null;
-  /** When the first text of an attempt arrived. */
-  readonly firstWord: number | null;
-  /** Why it failed, if it did. */
-  readonly trouble: string | null;
-  /** Whether its text was retracted. */
-  readonly isRetracted: boolean;
-}
+import { AgentSpans } from "./agent-spans";
+import type { Lane } from "./agent-spans";
+import { newSpan } from "./spans-of-time";
+import type { Draft, Span, SpanKind } from "./spans-of-time";
 
 export interface Timeline {
   readonly start: number;
   readonly end: number;
   readonly spans: readonly Span[];
+  /** The sandbox and its checkpoints, on the same scale. */
+  readonly lanes: readonly Lane[];
+  /** Model answers, where the server runs tools. */
+  readonly rounds: number;
   readonly attempts: number;
   readonly retractions: number;
   readonly chunks: number;
@@ -34,8 +26,6 @@ export interface Timeline {
   readonly firstWordMs: number | null;
 }
 
-type Draft = { -readonly [Key in keyof Span]: Span[Key] };
-
 /** `now` is the end of a generation that still runs; null for one that has ended. */
 export function timelineOf(events: readonly OutlastEvent[], now: number | null = null): Timeline {
   const reader = new Reader();
@@ -45,6 +35,8 @@ export function timelineOf(events: readonly OutlastEvent[], now: number | null =
 
 class Reader {
   readonly #spans: Draft[] = [];
+  readonly #agent = new AgentSpans();
+  #round = 0;
   #open: Draft | null = null;
   #retractions = 0;
   #chunks = 0;
@@ -55,11 +47,16 @@ class Reader {
 
   take(event: OutlastEvent): void {
     const at = Date.parse(event.ts);
+    const span = this.#agent.take(event, at);
+    if (span !== null) this.#spans.push(span);
+    if (isEnd(event)) this.#agent.close(at);
     switch (event.type) {
       case "generation.queued":
         return this.#begin("queued", "Queued", at);
       case "chat.started":
-        return this.#begin("attempt", `Attempt ${event.payload.attempt}`, at);
+        return this.#start(event.payload, at);
+      case "round.ended":
+        return this.#close(at);
       case "chat.delta":
       case "thinking.delta":
         return this.#say(event.payload.text, event.payload.chunks ?? 1, at);
@@ -98,6 +95,8 @@ class Reader {
       end,
       // A wait that took no time is not worth a bar.
       spans: this.#spans.filter(({ kind, from, to }) => kind !== "queued" || to === null || to - from > 5),
+      lanes: this.#agent.lanes(),
+      rounds: this.#round,
       attempts: this.#spans.filter(({ kind }) => kind === "attempt").length,
       retractions: this.#retractions,
       chunks: this.#chunks,
@@ -108,9 +107,17 @@ class Reader {
     };
   }
 
+  /** An agent's answers are counted in rounds. Another attempt at the same round says so. */
+  #start({ attempt, round = 0 }: { readonly attempt: number; readonly round?: number }, at: number): void {
+    const isAgain = round > 0 && round === this.#round;
+    this.#round = round;
+    const name = round === 0 ? `Attempt ${attempt}` : `Round ${round}${isAgain ? " again" : ""}`;
+    this.#begin("attempt", name, at);
+  }
+
   #begin(kind: SpanKind, name: string, at: number): void {
     this.#close(at);
-    this.#open = { kind, name, from: at, to: null, firstWord: null, trouble: null, isRetracted: false };
+    this.#open = newSpan(kind, name, at);
     this.#spans.push(this.#open);
   }
 

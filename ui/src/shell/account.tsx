@@ -3,6 +3,7 @@
 import { useState } from "react";
 import type { ReactNode } from "react";
 import { client } from "../client";
+import { turnOffPush } from "../notifications/push";
 import { NOBODY_NAMED, useUser } from "../user";
 
 export function Account(): ReactNode {
@@ -10,10 +11,13 @@ export function Account(): ReactNode {
   const [hasFailed, setFailed] = useState(false);
   if (user === NOBODY_NAMED) return null;
   const logOut = (): Promise<void> =>
-    client.logOut().then(
-      () => location.assign("/"),
-      () => setFailed(true),
-    );
+    turnOffPush()
+      .catch(() => {})
+      .then(() => client.logOut())
+      .then(
+        () => location.assign("/"),
+        () => setFailed(true),
+      );
   return (
     <div className="account">
       <bdi className="account-name" title={user}>

@@ -3,6 +3,7 @@
 import type { ReactNode } from "react";
 
 const PATHS = {
+  bell: "M6 16V11a6 6 0 0 1 12 0v5l1.5 2h-15zM10 20.5a2.2 2.2 0 0 0 4 0",
   copy: "M9 9h10v11H9zM15 9V4H5v11h4",
   check: "M5 12.5l4.5 4.5L19 7.5",
   plus: "M12 5v14M5 12h14",
@@ -26,6 +27,9 @@ const PATHS = {
   play: "M8 5l11 7-11 7z",
   pause: "M8 5v14M16 5v14",
   back: "M19 12H5M11 6l-6 6 6 6",
+  file: "M7 3h7l5 5v13H7zM14 3v5h5",
+  folder: "M3 6h6l2 2h10v11H3z",
+  download: "M12 4v11M6.5 10l5.5 5.5L17.5 10M5 20h14",
   alert: "M12 4l9 16H3zM12 10v4.5M12 17v.5",
 } as const;
 

@@ -1,2 +1,5 @@
-/** Without a keyboard, Enter must insert a new line, and a focused field covers half the page. */
+/**
+ * On a touch device Enter inserts a new line, and no field is focused by itself, because the on-screen keyboard would
+ * cover half the page.
+ */
 export const isTouch = matchMedia("(hover: none) and (pointer: coarse)").matches;

@@ -6,6 +6,7 @@ import type { ConversationDocument } from "@outlast/client";
 import { useDeferredValue, useState } from "react";
 import type { KeyboardEvent, ReactNode, RefObject } from "react";
 import { forgetConversation } from "../chat/forget";
+import { Bell } from "../notifications/bell";
 import { go } from "../route";
 import type { Route } from "../route";
 import { useUser } from "../user";
@@ -16,6 +17,7 @@ import { Icon } from "./icon";
 import { isTouch } from "./is-touch";
 import { Link } from "./link";
 import { Logo } from "./logo";
+import { OperateLink } from "./operate-link";
 import { ThemeToggle } from "./theme-toggle";
 import { titleOf } from "./title";
 
@@ -77,6 +79,7 @@ export function Sidebar({ route, isOpen, onClose, searchRef, drawerRef }: Sideba
         ))}
       </ul>
       <Notes conversations={conversations} isSearch={words !== ""} isEmpty={shown.length === 0} />
+      <OperateLink isCurrent={route.type === "operate"} onFollow={onClose} />
       <Account />
       {doomed !== null && (
         <DeleteDialog title={titleOf(doomed)} onDelete={() => remove(doomed.id)} onClose={decided} />
@@ -93,6 +96,7 @@ function Top({ isNew, onClose }: { readonly isNew: boolean; readonly onClose: ()
           <Logo />
           <span>Outlast</span>
         </Link>
+        <Bell onFollow={onClose} />
         <ThemeToggle />
         <button
           type="button"

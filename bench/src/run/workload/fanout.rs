@@ -1,4 +1,4 @@
-//! One generation, watched by 1,000 readers.
+//! One generation, watched by 1,000 readers: at the instance that produces it, or at another.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::Stage;
-use crate::run::candidate::Server;
+use crate::run::candidate::{Client, Server};
 use crate::run::meter::Meter;
 use crate::run::reader::{Crowd, Seen, step};
 use crate::run::results::Row;
@@ -19,7 +19,17 @@ const RAMP: Duration = Duration::from_secs(1);
 const SETTLE: Duration = Duration::from_secs(2);
 
 pub(super) async fn run(stage: &Stage, server: Server) -> anyhow::Result<Vec<Row>> {
-    let mut row = Row::new("1 stream, 1000 readers", server.candidate, READERS);
+    let readers = server.client();
+    watched(stage, server, readers, "1 stream, 1000 readers").await
+}
+
+pub(super) async fn run_elsewhere(stage: &Stage, mut server: Server) -> anyhow::Result<Vec<Row>> {
+    let readers = server.join(&stage.programs, stage.upstream.address()).await?;
+    watched(stage, server, readers, "1000 readers elsewhere").await
+}
+
+async fn watched(stage: &Stage, server: Server, readers: Client, name: &str) -> anyhow::Result<Vec<Row>> {
+    let mut row = Row::new(name, server.candidate, READERS);
     let length = RAMP + SETTLE + stage.window + Duration::from_secs(2);
     let tokens = length.as_secs() * RATE;
     let meter = Rc::new(Meter::default());
@@ -41,7 +51,7 @@ pub(super) async fn run(stage: &Stage, server: Server) -> anyhow::Result<Vec<Row
             let reading = async {
                 let mut connection = match connection {
                     Some(connection) => connection,
-                    None => client.resume(&id, 0).await?,
+                    None => readers.resume(&id, 0).await?,
                 };
                 connection.read(&mut watch).await
             };

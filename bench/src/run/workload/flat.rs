@@ -19,7 +19,7 @@ pub(super) async fn run(stage: &Stage, server: Server) -> anyhow::Result<Vec<Row
     // A fixed number, so that the end of every stream is checked too. Node is slower and takes about as long
     // for fewer.
     let tokens: u64 = match server.candidate {
-        Candidate::Floor | Candidate::Outlast => 20_000,
+        Candidate::Floor | Candidate::Outlast | Candidate::OutlastPostgres => 20_000,
         Candidate::Node => 2_000,
     };
     let meter = Rc::new(Meter::default());

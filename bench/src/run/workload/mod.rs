@@ -4,6 +4,7 @@ mod crash;
 mod fanout;
 mod flat;
 mod log;
+mod stalled;
 mod steady;
 mod storm;
 
@@ -39,12 +40,16 @@ pub(crate) enum Workload {
     Storm,
     /// One generation, 1,000 readers.
     Fanout,
+    /// The same, with the readers at another instance than the generation.
+    Elsewhere,
+    /// 200 streams, without and with 1,000 readers beside them that read nothing.
+    Stalled,
     /// The server is killed in the middle of streams.
     Crash,
 }
 
 impl Workload {
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Steady(50),
         Self::Steady(200),
         Self::Steady(1_000),
@@ -53,6 +58,8 @@ impl Workload {
         Self::Log,
         Self::Storm,
         Self::Fanout,
+        Self::Elsewhere,
+        Self::Stalled,
         Self::Crash,
     ];
 
@@ -64,15 +71,25 @@ impl Workload {
             Self::Log => "log".to_owned(),
             Self::Storm => "storm".to_owned(),
             Self::Fanout => "fanout".to_owned(),
+            Self::Elsewhere => "elsewhere".to_owned(),
+            Self::Stalled => "stalled".to_owned(),
             Self::Crash => "crash".to_owned(),
         }
     }
 
-    /// Whether the candidate can run this: nobody can reconnect to the floor.
+    /// Whether the candidate can run this: nobody can reconnect to the floor. On PostgreSQL only what depends on the
+    /// store is measured, because everything else is the same program.
     pub(crate) fn suits(self, candidate: Candidate) -> bool {
+        if candidate == Candidate::OutlastPostgres {
+            return matches!(self, Self::Steady(50 | 200 | 1_000) | Self::Elsewhere);
+        }
         match self {
+            // Several instances need a database that they share.
+            Self::Elsewhere => false,
             Self::Steady(_) | Self::Flat => true,
             Self::Log | Self::Storm | Self::Fanout | Self::Crash => candidate.resumes(),
+            // Only a reader with a position can show that it missed nothing.
+            Self::Stalled => candidate == Candidate::Outlast,
         }
     }
 
@@ -84,6 +101,8 @@ impl Workload {
             Self::Log => log::run(server).await,
             Self::Storm => storm::run(server).await,
             Self::Fanout => fanout::run(stage, server).await,
+            Self::Elsewhere => fanout::run_elsewhere(stage, server).await,
+            Self::Stalled => stalled::run(stage, server).await,
             Self::Crash => crash::run(stage, server).await,
         }
     }

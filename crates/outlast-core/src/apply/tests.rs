@@ -66,7 +66,8 @@ fn an_event_of_an_unknown_generation_is_ignored() {
         event: Event::ChatDone { finish_reason: "stop".into() },
     };
     state.apply(&entry);
-    assert_eq!(state, Conversation { seq: entry.seq, ..before });
+    let said_bytes = before.said_bytes + entry.event.said_bytes();
+    assert_eq!(state, Conversation { seq: entry.seq, said_bytes, ..before });
 }
 
 #[test]
@@ -83,4 +84,35 @@ fn text_for_a_segment_that_is_not_open_is_counted_and_ignored() {
     let generation = state.active().unwrap();
     assert_eq!(crate::plain_text(&generation.open_segment().unwrap().parts), "Hel");
     assert_eq!(generation.counters.chunks_received, 2);
+}
+
+#[test]
+fn b4_what_is_said_counts_as_stored_and_a_checkpoint_once() {
+    let mut state = given([answering(G1, "Hel")]).transcript.state;
+    let before = state.stored_bytes();
+    assert!(before > "question of g1be brief".len() as u64, "{before}");
+    let entry = |state: &Conversation, event| Entry {
+        seq: state.seq.next(),
+        ts: state.updated_at,
+        generation: Some(G1.into()),
+        request: None,
+        event,
+    };
+    let text = "x".repeat(10_000);
+    state.apply(&entry(&state, Event::ChatDelta { message_id: "elsewhere".into(), text, chunks: 1 }));
+    let said = state.stored_bytes();
+    assert!((before + 10_000..before + 10_100).contains(&said), "{before} {said}");
+    let (sandbox_id, reason) = ("box".into(), "made".to_owned());
+    state.apply(&entry(
+        &state,
+        Event::SandboxChanged { sandbox_id, state: crate::SandboxState::Created, reason },
+    ));
+    for (checkpoint_id, bytes) in [("a", 5_000_000), ("b", 7_000_000)] {
+        let checkpoint_id = checkpoint_id.into();
+        let (files, truth, left_out) = (1, None, None);
+        let taken = Event::CheckpointTaken { checkpoint_id, files, bytes, truth, left_out };
+        state.apply(&entry(&state, taken));
+    }
+    let stored = state.stored_bytes();
+    assert!((7_000_000 + said..7_000_200 + said).contains(&stored), "only the newest one: {stored}");
 }

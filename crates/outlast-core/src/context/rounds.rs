@@ -1,4 +1,4 @@
-//! The settled rounds of an agent, as a model reads them: what it said and asked for, then what came of it.
+//! The settled rounds of an agent as the model sees them: its answer and tool calls, then their results.
 
 use serde_json::Value;
 
@@ -10,8 +10,8 @@ use crate::{Generation, Message, Part, Role, Seq};
 /// What the model reads about a call that has no result, because its generation ended first.
 const NO_RESULT: &str = "[no result: the run was stopped before this tool had finished]";
 
-/// The settled rounds of this generation and of those it takes up, with what the server told the model in between.
-/// Asks for more if the last answer was complete: it was cancelled while it was being finished.
+/// The settled rounds of this generation and of those it continues, with the server's messages to the model in between.
+/// If the last answer was complete, because it was cancelled while it was being finished, this asks for more.
 pub(super) fn settled(generation: &Generation, messages: &[Message]) -> Vec<ContextMessage> {
     let rounds = &generation.progress.rounds;
     let part_of = |message: &&Message| {
@@ -34,8 +34,8 @@ pub(super) fn settled(generation: &Generation, messages: &[Message]) -> Vec<Cont
     list
 }
 
-/// What the server says stands where it was said, so it is given as from the user: not every vendor has a place for
-/// instructions in the middle.
+/// A message from the server keeps its place and is given the user's role, because not every vendor accepts instructions in
+/// the middle of a conversation.
 fn told(message: &Message) -> Option<ContextMessage> {
     let parts = || vec![Part::Text { text: message.content.clone() }];
     (message.role == Role::System).then(|| ContextMessage { role: Role::User, parts: parts() })
@@ -61,7 +61,7 @@ fn round(messages: &[&Message]) -> Vec<ContextMessage> {
         let has = |part: &Part| matches!(part, Part::ToolResult { tool_use_id, .. } if *tool_use_id == id);
         if !results.iter().any(has) {
             let content = Value::from(NO_RESULT);
-            results.push(Part::ToolResult { tool_use_id: id, content, is_error: true });
+            results.push(Part::tool_result(id, content, true));
         }
     }
     let spoken = ContextMessage { role: Role::Assistant, parts: asked };
@@ -69,8 +69,8 @@ fn round(messages: &[&Message]) -> Vec<ContextMessage> {
     [spoken, results].into_iter().filter(|message| !message.parts.is_empty()).collect()
 }
 
-/// Shortens what is longer than the model can read: the oldest results first, each replaced by a line that says so. Never
-/// the question, never the last round.
+/// Shortens a context that is longer than the model can read: the oldest tool results first, each replaced by a line that
+/// says so. Never the question, and never the last round.
 pub(super) fn shorten(messages: &mut [ContextMessage], budget: usize) {
     let mut bytes: usize = messages.iter().flat_map(|message| &message.parts).map(size).sum();
     let last = messages.iter().rposition(|message| message.role == Role::Tool).unwrap_or(0);
@@ -97,7 +97,7 @@ fn size(part: &Part) -> usize {
     }
 }
 
-/// Whether the last thing in the context is an answer that nobody needs to go on from.
+/// Whether the context ends with a complete answer that needs no continuation.
 pub(super) fn ends_with_an_answer(list: &[ContextMessage]) -> bool {
     let last = list.last().filter(|message| message.role == Role::Assistant);
     last.is_some_and(|message| !plain_text(&message.parts).is_empty())

@@ -2,7 +2,7 @@
 
 use super::live;
 use crate::entries::Entries;
-use crate::rounds::{denial, refuse};
+use crate::rounds::{denial, deny};
 use crate::{
     Always, Approval, Conversation, Decide, Decided, Decision, Event, Generation, Refusal, Rules, ToolRule,
 };
@@ -17,7 +17,10 @@ pub(super) fn decide_approval(
     let generation = live(state, &generation)?;
     let mut approvals = generation.progress.approvals.iter();
     let Some(asked) = approvals.find(|approval| approval.tool_use_id == tool_use_id) else {
-        return Err(Refusal::NotAsked { tool_use_id });
+        return Err(match generation.questions().find(|question| question.id == tool_use_id) {
+            Some(question) => Refusal::AskedByChild(Box::new(question.clone())),
+            None => Refusal::NotAsked { tool_use_id },
+        });
     };
     if hash.is_some_and(|hash| hash != asked.hash) {
         return Err(Refusal::ApprovalChanged { tool_use_id });
@@ -41,7 +44,7 @@ fn resolve(generation: &Generation, asked: &Approval, decided: Decided, entries:
     entries.of(generation, Event::ApprovalResolved { tool_use_id, decision, by, reason, always, pattern });
     let called = generation.open_calls().find(|(id, _)| *id == asked.tool_use_id);
     if let Some((id, message)) = called.filter(|_| generation.is_agent() && decision == Decision::Deny) {
-        refuse(generation, id, message, &why, entries);
+        deny(generation, id, message, &why, entries);
     }
 }
 
@@ -52,7 +55,7 @@ fn answered_too<'a>(
     decided: &Decided,
     rules: &Rules,
 ) -> Vec<&'a Approval> {
-    let rule = rules.tools.get(&asked.tool_name).filter(|_| decided.always && generation.is_agent());
+    let rule = rules.tool(&asked.tool_name).filter(|_| decided.always && generation.is_agent());
     let Some(rule) = rule else { return Vec::new() };
     let always = Always {
         tool: asked.tool_name.clone(),

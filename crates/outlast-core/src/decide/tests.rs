@@ -30,7 +30,7 @@ fn g1_a_start_records_the_question_before_anything_else() {
 fn g1_every_part_of_a_question_is_kept_and_its_text_is_its_content() {
     let parts = vec![
         Part::Text { text: "look ".into() },
-        Part::ToolResult { tool_use_id: "t".into(), content: json!([1, null]), is_error: false },
+        Part::tool_result("t".into(), json!([1, null]), false),
         Part::Text { text: "here".into() },
     ];
     let asked = Start { parts: parts.clone(), ..request(G1) };
@@ -401,8 +401,20 @@ fn s5_a_title_that_was_set_or_cleared_is_not_replaced() {
 }
 
 #[test]
+fn s1_a_key_is_given_to_a_new_conversation_only() {
+    let keyed = |id: &str, key: &str| Command::Start(Start { key: Some(key.into()), ..request(id) });
+    let [titled_first, asked, queued, started] = FIRST_START;
+    let first = ["conversation.updated", titled_first, asked, queued, started];
+    let world = given([]).when(keyed(G1, "screen-17")).then(first);
+    assert_eq!(world.stored.conversation.key.as_deref(), Some("screen-17"));
+    let world = given([titled("Tea")]).when(keyed(G1, "screen-17")).then([asked, queued, started]);
+    assert_eq!(world.stored.conversation.key, None, "it was created without one");
+}
+
+#[test]
 fn s1_a_conversation_is_created_once() {
-    let create = || Command::Create { title: None, metadata: Some(json!({"a": 1})), request: None };
+    let create =
+        || Command::Create { title: None, metadata: Some(json!({"a": 1})), key: None, request: None };
     let world = given([]).when(create()).then(["conversation.updated"]);
     world.when(create()).refused(Refusal::AlreadyExists);
 }

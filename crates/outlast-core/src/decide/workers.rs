@@ -27,7 +27,7 @@ pub(super) fn decide_claim(
         Phase::Running => {}
         _ => return Err(stale(generation, 0)), // a queued generation must wait for its turn
     }
-    // A question is withdrawn even if there is no text, because no worker waits for the decision any more.
+    // A question is withdrawn even if there is no text, because no worker waits for the decision any longer.
     let progress = &generation.progress;
     if !keep && (!progress.shown.is_empty() || !progress.approvals.is_empty()) {
         let (attempt, message_ids) = (progress.attempt, progress.shown.clone());

@@ -1,14 +1,14 @@
 //! What depends on the kind of an event alone.
 
 use crate::Event;
-use crate::json::json_bytes;
+use crate::json::{json_bytes, serialized_bytes};
 
 /// What an event costs its answer beside its bytes, and what a message does: a flood of tiny ones must meet
 /// the limit on an answer too.
 const EVENT_BYTES: usize = 16;
 const MESSAGE_BYTES: usize = 1024;
 
-/// Writes down what depends on the kind of an event alone, once for each kind. The compiler misses no row.
+/// Writes down what depends on the kind of an event alone, once for each kind. The compiler reports a missing row.
 macro_rules! kinds {
     ($($variant:ident $name:literal $by:ident $in_lists:ident;)*) => {
         impl Event {
@@ -57,6 +57,9 @@ kinds! {
     ToolEnd                 "tool.end"                  WORKER UNLISTED;
     ToolStopped             "tool.stopped"              SERVER UNLISTED;
     SandboxChanged          "sandbox.changed"           SERVER LISTED;
+    FileChanged             "file.changed"              SERVER UNLISTED;
+    DelegationChanged       "delegation.changed"        SERVER LISTED;
+    ParentTold              "parent.told"               SERVER UNLISTED;
     CheckpointTaken         "checkpoint.taken"          SERVER UNLISTED;
     CheckpointFailed        "checkpoint.failed"         SERVER UNLISTED;
     ApprovalRequested       "approval.requested"        WORKER LISTED;
@@ -69,6 +72,8 @@ kinds! {
     ChatDone                "chat.done"                 WORKER LISTED;
     ChatError               "chat.error"                WORKER LISTED;
     ChatCancelled           "chat.cancelled"            SERVER LISTED;
+    NotificationOwed        "notification.owed"         SERVER UNLISTED;
+    NotificationMade        "notification.made"         SERVER UNLISTED;
 }
 
 impl Event {
@@ -91,6 +96,20 @@ impl Event {
             Event::ToolEnd { result, .. } => json_bytes(result) + EVENT_BYTES,
             _ => 0,
         }
+    }
+
+    /// About how many bytes this adds to what a conversation keeps.
+    pub(crate) fn said_bytes(&self) -> u64 {
+        let bytes = match self {
+            Event::MessageAdded { message, .. } => serialized_bytes(&message.parts) + MESSAGE_BYTES,
+            Event::GenerationQueued { brief, .. } => serialized_bytes(brief) + MESSAGE_BYTES,
+            Event::ConversationUpdated { title, metadata, files, .. } => {
+                // Even an empty one: it is an event that stays, and the first of them is a conversation.
+                serialized_bytes(title) + serialized_bytes(metadata) + serialized_bytes(files) + MESSAGE_BYTES
+            }
+            other => other.answer_bytes().max(EVENT_BYTES),
+        };
+        bytes as u64
     }
 
     /// Whether this only adds text to the open segment.

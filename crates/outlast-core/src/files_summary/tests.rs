@@ -205,3 +205,11 @@ proptest! {
         prop_assert!(times.is_sorted(), "{:?}", times);
     }
 }
+
+#[test]
+fn s4_a_hundred_thousand_lines_and_files_are_compared_in_one_pass() {
+    let files: Vec<ChangedFile> = (0..100_000).map(|n| changed(&format!("f{n}"), Change::Added)).collect();
+    let lines: String = (0..100_000).rev().map(|n| format!("- f{n}: number {n}\n")).collect();
+    let said = format!("<files_summary>\n{lines}</files_summary>");
+    assert_eq!(files_summary_to_append(&said, &files), "");
+}

@@ -1,14 +1,21 @@
-//! What an agent does beside calling the model: running tools, finishing, or finding out where it stands.
+//! What an agent does besides calling the model: run tools, finish, or find out where it stands.
 
 use super::Next;
 use crate::generation::Stage;
 use crate::rounds;
-use crate::{Conversation, Effect, Execution, Generation, Report, Rules};
+use crate::{Conversation, Effect, Execution, Generation, Place, Ran, Report, RunEnd, Seq, Surroundings};
 
-pub(super) fn next_of_tools(state: &Conversation, generation: &Generation, rules: &Rules) -> Next {
+pub(super) fn next_of_tools(
+    state: &Conversation,
+    generation: &Generation,
+    around: &Surroundings<'_>,
+) -> Next {
     let id = || generation.id.clone();
     let progress = &generation.progress.rounds;
     if progress.resuming {
+        if state.sandbox.is_none() {
+            return Next::report(Report::Inspected { generation: id(), truth: String::new() });
+        }
         let running = state.sandbox.as_ref().filter(|sandbox| sandbox.state.is_running());
         let inspect =
             running.map(|sandbox| Effect::Inspect { generation: id(), sandbox: sandbox.id.clone() });
@@ -20,21 +27,33 @@ pub(super) fn next_of_tools(state: &Conversation, generation: &Generation, rules
     if rounds::is_done(generation) {
         return Next::report(Report::RoundDone { generation: id() });
     }
-    let run = |execution: &Execution| Effect::RunTool {
-        sandbox: execution.sandbox.clone(),
-        generation: id(),
-        execution: execution.id.clone(),
+    if let Some(lost) = progress.executions.iter().find(|run| is_lost(run, around.owned_after)) {
+        let (execution, output, end) = (lost.id.clone(), Vec::new(), Some(RunEnd::Lost));
+        return Next::report(Report::Ran(Ran { generation: id(), execution, output, end }));
+    }
+    let run = |execution: &Execution| {
+        let (generation, run) = (id(), execution.id.clone());
+        match (execution.runs_in(), execution.sandbox.clone()) {
+            (Place::Child, _) => Effect::Delegate { generation, execution: run },
+            (_, Some(sandbox)) => Effect::RunTool { sandbox, generation, execution: run },
+            (_, None) => Effect::AskTool { generation, execution: run },
+        }
     };
-    let may_begin = rounds::may_begin(state, generation) && !rounds::due(generation, rules).is_empty();
+    let due = rounds::due(state, generation, around.rules);
     Next {
         effects: progress.executions.iter().map(run).collect(),
-        report: may_begin.then(|| Report::ToolsDue { generation: id() }),
+        report: (!due.is_empty()).then(|| Report::ToolsDue { generation: id() }),
         wake_at: None,
     }
 }
 
-/// What is left of a run whose last answer is complete: a checkpoint, then what changed since it began. Where there is
-/// no checkpoint to compare with, it ends without a summary.
+/// Whether a former owner may have asked a tool elsewhere that must not be asked twice. Its answer went to that owner.
+fn is_lost(execution: &Execution, owned_after: Seq) -> bool {
+    execution.runs_in() == Place::Elsewhere && !execution.repeatable && execution.began_seq <= owned_after
+}
+
+/// What is left to do when the last answer is complete: take a checkpoint, then compare it with the one before the run. If
+/// there is none to compare with, the run ends without a summary.
 fn next_of_finishing(state: &Conversation, generation: &Generation) -> Next {
     let sandbox = state.sandbox.as_ref();
     let unsaved = sandbox.filter(|sandbox| sandbox.dirty.is_some() && sandbox.state.is_running());

@@ -334,6 +334,21 @@ fn i6_an_answer_that_grows_between_crashes_is_not_lost() {
 }
 
 #[test]
+fn x2_an_attempt_that_is_handed_over_is_neither_a_failure_nor_lost() {
+    let mut world = given([answering(G1, "Hel")]);
+    for _ in 0..3 * LOST_IN_A_ROW_MAX {
+        world = world.observed(handed_over(G1)).then(["attempt.retracted", "retry.scheduled"]);
+        world.crash();
+        world.settle();
+        world.model(vec![words("Hel")], None);
+    }
+    let generation = world.generation(G1);
+    assert_eq!(generation.progress.phase, Phase::Running);
+    assert_eq!((generation.counters.failures, generation.counters.lost_in_a_row), (0, 0));
+    given([running(G1), completed(G1)]).observed(handed_over(G1)).then([]);
+}
+
+#[test]
 fn g11_failures_before_a_crash_still_count_after_it() {
     let mut world = given([running(G1), retrying(G1, 2, 500), started(G1, 2), retrying(G1, 3, 500)]);
     world.crash();

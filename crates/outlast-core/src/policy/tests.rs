@@ -1,4 +1,3 @@
-use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -13,7 +12,9 @@ fn bash(rules: &[(&str, Policy)]) -> ToolRule {
         policy: *policy,
     };
     ToolRule {
+        place: Place::Sandbox,
         read_only: false,
+        idempotent: false,
         policy: Policy::Ask,
         rules: rules.iter().map(rule).collect(),
         shell_argument: Some("command".into()),
@@ -24,7 +25,7 @@ fn says(rule: &ToolRule, command: &str) -> Verdict {
     rule.verdict("bash", &json!({"command": command}), &[])
 }
 
-const DENIED: Verdict = Verdict::Refuse("denied by policy");
+const DENIED: Verdict = Verdict::Deny("denied by policy");
 
 #[test]
 fn the_first_rule_that_matches_the_whole_argument_counts() {
@@ -81,24 +82,55 @@ fn a_decision_for_always_answers_what_the_operator_leaves_to_people_and_nothing_
     assert_eq!(says(&rule, &some, "cargo test"), Verdict::Run);
     assert_eq!(says(&rule, &some, "cargo test; ls"), Verdict::Ask);
     let both = [always(Decision::Approve, None), always(Decision::Deny, Some("curl *"))];
-    assert!(matches!(says(&rule, &both, "curl x"), Verdict::Refuse(_)), "the newest that matches counts");
+    assert!(matches!(says(&rule, &both, "curl x"), Verdict::Deny(_)), "the newest that matches counts");
     assert_eq!(rule.verdict("sh", &json!({"command": "ls"}), &all), Verdict::Ask, "of another tool");
 }
 
-proptest! {
-    #[test]
-    fn a_pattern_without_wildcards_matches_itself_and_stars_match_anything(text in "[a-c*?]{0,8}", around in "[a-c]{0,4}") {
-        let literal = text.replace(['*', '?'], "a");
-        prop_assert!(glob(&literal, &literal));
-        prop_assert!(glob("*", &text));
-        let wrapped = format!("{around}{literal}{around}");
-        let stars = format!("*{literal}*");
-        prop_assert!(glob(&stars, &wrapped));
-        prop_assert_eq!(glob(&literal, &wrapped), literal == wrapped);
-    }
+fn write_file(pattern: &str, policy: Policy) -> ToolRule {
+    let rules = vec![PatternRule { patterns: patterns(&[("path", pattern)]), policy }];
+    ToolRule { rules, shell_argument: None, ..bash(&[]) }
 }
 
 #[test]
-fn a_hostile_pattern_takes_no_longer_than_the_product_of_the_lengths() {
-    assert!(!glob(&"*a".repeat(200), &"a".repeat(2_000).replace('a', "b")));
+fn i8_a_pattern_that_allows_never_matches_a_path_that_steps_up() {
+    let says = |rule: &ToolRule, path: &str| rule.verdict("write_file", &json!({"path": path}), &[]);
+    let docs = write_file("docs/*", Policy::Allow);
+    for path in ["docs/../.git/hooks/x", "docs/..", "docs/a/../../b"] {
+        assert_eq!(says(&docs, path), Verdict::Ask, "{path}");
+    }
+    for path in ["docs/a..b", "docs/...", "docs/a/b"] {
+        assert_eq!(says(&docs, path), Verdict::Run, "{path}");
+    }
+    let sibling = write_file("../docs/*", Policy::Allow);
+    assert_eq!(says(&sibling, "../docs/a"), Verdict::Run);
+    assert_eq!(says(&sibling, "../docs/../x"), Verdict::Ask, "one step is spelled out, two are not");
+    assert_eq!(says(&write_file("*.git/*", Policy::Deny), "docs/../.git/hooks/x"), DENIED);
+    let always = Always {
+        tool: "write_file".into(),
+        decision: Decision::Approve,
+        pattern: Some(patterns(&[("path", "docs/*")])),
+    };
+    let asks = write_file("x", Policy::Ask);
+    let says = |path: &str| asks.verdict("write_file", &json!({"path": path}), std::slice::from_ref(&always));
+    assert_eq!((says("docs/a"), says("docs/../a")), (Verdict::Run, Verdict::Ask));
+}
+
+#[test]
+fn a_choice_denies_each_of_its_texts_and_allows_no_more_operators_than_one_of_them_has() {
+    let denied = bash(&[("{rm,dd} *", Policy::Deny)]);
+    assert_eq!((says(&denied, "dd of=x"), says(&denied, "ls")), (DENIED, Verdict::Ask));
+    let allowed = bash(&[("git {log,diff} | {head,tail | cat}*", Policy::Allow)]);
+    assert_eq!(says(&allowed, "git diff | head"), Verdict::Run);
+    assert_eq!(says(&allowed, "git diff | head | sh"), Verdict::Ask);
+}
+
+#[test]
+fn x4_a_tool_of_a_server_has_its_own_rule_or_that_of_its_server() {
+    let (own, of_server) = (bash(&[]), ToolRule { policy: Policy::Deny, ..bash(&[]) });
+    let rules = ToolRules::from([("files__read".to_owned(), own), (rule_of_server("files"), of_server)]);
+    let policy = |name: &str| rule_of(&rules, name).map(|rule| rule.policy);
+    assert_eq!(policy("files__read"), Some(Policy::Ask));
+    assert_eq!(policy("files__write"), Some(Policy::Deny));
+    assert_eq!(policy("files__a__b"), Some(Policy::Deny), "a server's name has no double underscore");
+    assert_eq!((policy("files"), policy("other__read"), policy("__read")), (None, None, None));
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::testing::*;
 use crate::{CallEnd, Decision, Entry, Event, GenerationStatus, Piece, Recovery, Rules};
 
-/// What the model does in each round; afterwards it is done.
+/// The tool calls that the model makes in each round. After the last round it finishes.
 const SCRIPT: [&[(&str, &str, &str)]; 3] = [
     &[("c1", "read", "a"), ("c2", "read", "b"), ("c3", "write", "c")],
     &[("c4", "write", "d"), ("c5", "rm", "e"), ("c6", "write", "f")],
@@ -17,7 +17,7 @@ const SCRIPT: [&[(&str, &str, &str)]; 3] = [
 enum Death {
     /// When this many events are recorded.
     After(usize),
-    /// The same, after what should be done next was done, but before anybody could say so.
+    /// The same, but what should happen next has happened and is not recorded yet.
     Unsaid(usize),
 }
 
@@ -37,7 +37,7 @@ fn answer(world: &mut World) {
     world.model([calls, vec![usage(10, 5)]].concat(), end);
 }
 
-/// One thing happens. False at the end.
+/// Performs one step. Returns false when nothing is left.
 fn advance(world: &mut World) -> bool {
     if world.step() {
         return true;
@@ -89,7 +89,7 @@ fn output(log: &[Entry]) -> BTreeMap<&str, String> {
     output
 }
 
-/// What a person reads, without what the server told the model about its own deaths.
+/// What a person reads, without the server's messages about restarts.
 fn transcript(world: &World) -> Vec<String> {
     world.shown().into_iter().filter(|said| !said.starts_with("[SESSION_RESUMED]")).collect()
 }
@@ -121,7 +121,7 @@ fn x8_an_owner_that_dies_at_any_step_or_between_two_repeats_no_tool_and_loses_no
             }
         }
     }
-    println!("x8: {runs} runs, each died once; repeated executions: 0; lost bytes: 0");
+    println!("x8: {runs} runs, each died once; no execution was repeated and no byte of output was lost");
 }
 
 #[test]

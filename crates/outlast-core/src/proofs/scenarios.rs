@@ -11,6 +11,7 @@ use crate::{
 };
 
 mod agents;
+mod delegations;
 mod tools;
 mod workers;
 
@@ -44,6 +45,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("failed-and-continued", failed_and_continued),
     ("continued-twice-then-retried", continued_twice_then_retried),
     ("title-and-metadata", title_and_metadata),
+    ("started-by-key", started_by_key),
     ("awkward-text", awkward_text),
     ("tool-calls", tools::tool_calls),
     ("tool-calls-retracted", tools::tool_calls_retracted),
@@ -57,9 +59,13 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("worker-takes-back-its-question", workers::worker_takes_back_its_question),
     ("worker-claims-while-a-person-is-asked", workers::worker_claims_while_a_person_is_asked),
     ("worker-takes-back-all-it-asked", workers::worker_takes_back_all_it_asked),
+    ("agent-tools-elsewhere", agents::tools_elsewhere),
+    ("delegation", delegations::parent),
+    ("sub-agent", delegations::child),
     ("agent-two-rounds", agents::two_rounds),
     ("agent-tool-running", agents::tool_running),
     ("agent-approval-paused", agents::approval_paused),
+    ("agent-checkpoint-left-out", agents::checkpoint_left_out),
     ("agent-approval-woken", agents::approval_woken),
     ("agent-approval-paused-killed-restored", agents::approval_paused_killed_restored),
     ("agent-always-allowed", agents::always_allowed),
@@ -73,6 +79,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     ("agent-failed-and-continued", agents::agent_failed_and_continued),
     ("agent-round-retried", agents::agent_round_retried),
     ("agent-used-up", agents::used_up),
+    ("agent-files-of-a-person", agents::files_of_a_person),
+    ("told-when-it-ended", told_when_it_ended),
 ];
 
 fn started() -> World {
@@ -100,6 +108,15 @@ fn simple_answer() -> World {
         world.model(vec![words(word)], None);
     }
     world.model(vec![usage(12, 3)], Some(finished()));
+    world
+}
+
+fn told_when_it_ended() -> World {
+    let mut world = World::new();
+    (world.unwatched_since, world.notifies) = (Some(world.now), true);
+    world.command(start(G1)).unwrap();
+    answer_with(&mut world, "Hello.");
+    world.settle();
     world
 }
 
@@ -331,11 +348,19 @@ fn title_and_metadata() -> World {
     world
 }
 
+fn started_by_key() -> World {
+    let mut world = World::new();
+    let asked = Start { key: Some("screen-17".into()), ..request(G1) };
+    world.command(Command::Start(asked)).unwrap();
+    world.model(vec![words("Hello.")], Some(finished()));
+    world
+}
+
 fn awkward_text() -> World {
     let parts = vec![
         Part::Text { text: "naïve 👩‍🚀 \"quoted\" \\ back\u{2028}slash\n".into() },
         Part::ToolUse { id: "tool_1".into(), name: "read".into(), input: json!({"path": "a b", "n": 1.5}) },
-        Part::ToolResult { tool_use_id: "tool_1".into(), content: json!(null), is_error: true },
+        Part::tool_result("tool_1".into(), json!(null), true),
     ];
     let mut world = World::new();
     let asked = Start { parts, brief: Brief::default(), ..request(G1) };

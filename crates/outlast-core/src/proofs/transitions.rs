@@ -131,6 +131,12 @@ fn short(refusal: &Refusal) -> &'static str {
         Refusal::MessageExists { .. } => "MessageExists",
         Refusal::ApprovalChanged { .. } => "ApprovalChanged",
         Refusal::PromptGone => "PromptGone",
+        Refusal::ToolRunning => "ToolRunning",
+        Refusal::WorkspaceFull { .. } => "WorkspaceFull",
+        Refusal::FilesNotSaved => "FilesNotSaved",
+        Refusal::AskedByChild(_) => "AskedByChild",
+        Refusal::NotDelegated => "NotDelegated",
+        Refusal::BelongsToParent { .. } => "BelongsToParent",
     }
 }
 

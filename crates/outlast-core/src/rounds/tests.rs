@@ -4,8 +4,8 @@ use serde_json::json;
 
 use crate::testing::*;
 use crate::{
-    CancelReason, Command, Decision, Event, FailureClass, GenerationStatus, Phase, Policy, Recovery, Refusal,
-    Report, RetryMode, Rules, Stage, WhenBusy,
+    CancelReason, Command, Decision, Event, FailureClass, GenerationStatus, Outcome, Phase, Policy, Recovery,
+    Refusal, Report, RetryMode, Rules, Stage, WhenBusy,
 };
 
 #[test]
@@ -68,7 +68,7 @@ fn what_the_policy_denies_and_what_makes_no_sense_is_told_to_the_model() {
     world.model(calls, Some(wants_tools()));
     world.settle();
     assert_eq!(world.result_of("c1").unwrap(), "denied by policy");
-    assert_eq!(world.result_of("c2").unwrap(), "not run: there is no tool of this name");
+    assert_eq!(world.result_of("c2").unwrap(), "not run: unknown tool");
     assert_eq!(world.result_of("c3").unwrap(), "not run: the arguments are not a JSON object");
     assert!(
         world.outside.started.is_empty() && world.outside.sandboxes.is_empty(),
@@ -106,6 +106,19 @@ fn ids_that_a_model_repeats_become_unique() {
     assert_eq!(ids[..4], ["call_0", "call_0-2", "call", "call_0-3"]);
     assert!(ids[4].len() <= 64);
     assert_eq!(world.outside.started.len(), 5);
+}
+
+#[test]
+fn a_model_that_repeats_one_id_for_ever_costs_no_more_with_each_call() {
+    let mut world = agent().with(Rules { max_rounds: 100, ..agent_rules() });
+    for _ in 0..20 {
+        world.ask_for(&[("c", "read", "a"); 64]);
+    }
+    assert_eq!(world.outside.started.len(), 20 * 64, "each call ran");
+    let ids = &world.generation(G1).progress.rounds.call_ids;
+    assert_eq!(ids.len(), 1024);
+    assert_eq!(ids[..3], ["c", "c-2", "c-3"]);
+    assert_eq!(ids.iter().collect::<std::collections::BTreeSet<_>>().len(), ids.len());
 }
 
 #[test]
@@ -157,6 +170,33 @@ fn the_run_ends_with_a_reason_when_it_has_used_up_its_rounds_tokens_or_time() {
 }
 
 #[test]
+fn a_run_whose_time_is_used_up_ends_while_a_tool_runs_and_the_tool_is_stopped() {
+    let limited = || Rules { max_time: Some(Duration::from_secs(60)), ..agent_rules() };
+    let mut world = agent().with(limited());
+    world.outside.held = true;
+    world.ask_for(&[("w1", "write", "a")]);
+    let began = world.generation(G1).progress.at_work_since.unwrap();
+    assert_eq!(world.next().wake_at.map(|time| time.since(began).as_secs()), Some(60));
+    world.wait();
+    assert_eq!(world.generation(G1).end_reason().0.unwrap(), "too_much_time");
+    assert_eq!(world.outside.stopped.len(), 1);
+    assert_eq!(world.transcript.state.owed_stops, []);
+
+    let mut answers = agent().with(limited());
+    answers.model(vec![words("Let me think")], None);
+    answers.wait();
+    assert_eq!(answers.generation(G1).end_reason().0.unwrap(), "too_much_time");
+
+    let mut crashed = agent().with(limited());
+    crashed.outside.held = true;
+    crashed.ask_for(&[("w1", "write", "a")]);
+    crashed.now = crashed.now.after(Duration::from_secs(600));
+    crashed.crash();
+    crashed.settle();
+    assert_eq!(crashed.generation(G1).end_reason().0.unwrap(), "too_much_time", "at the next start");
+}
+
+#[test]
 fn time_that_a_person_takes_is_not_time_at_work() {
     let mut world = agent().with(Rules { max_time: Some(Duration::from_secs(60)), ..agent_rules() });
     world.ask_for(&[("c1", "rm", "a")]);
@@ -190,8 +230,12 @@ fn g6_a_call_that_a_person_denies_ends_at_once_and_the_model_is_told_why() {
     world.command(decide_about("d1", Decision::Deny)).unwrap();
     assert_eq!(world.kinds_after(place), ["approval.resolved", "tool.end"]);
     assert_eq!(world.result_of("d1").unwrap(), "denied by a person: I say so");
+    assert_eq!(world.ending_of("d1"), (None, Some(Outcome::Denied), None), "it did not run");
     world.settle();
     assert!(world.result_of("w2").is_some());
+    let (exit_code, outcome, duration_ms) = world.ending_of("w2");
+    assert_eq!((exit_code, outcome), (Some(0), None));
+    assert!(duration_ms.is_some(), "the server ran it");
     assert!(!world.outside.ran.keys().any(|ran| ran.starts_with("rm")));
 }
 

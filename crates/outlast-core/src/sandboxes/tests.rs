@@ -177,7 +177,7 @@ fn a_checkpoint_of_files_that_changed_since_is_not_taken_for_one_of_them() {
     world.outside.held = true;
     world.settle();
     assert_eq!(world.running(), ["d1"]);
-    let late = crate::Report::CheckpointTaken { checkpoint, files: 1, bytes: 1, truth: None };
+    let late = crate::Report::CheckpointTaken { checkpoint, files: 1, bytes: 1, truth: None, left_out: None };
     assert_eq!(world.report(late), 0);
     assert!(world.transcript.state.sandbox.as_ref().unwrap().dirty.is_some());
 }
@@ -206,7 +206,7 @@ fn checkpoints_that_fail_hold_up_nothing_are_tried_three_times_and_keep_the_sand
 }
 
 #[test]
-fn x5_files_that_a_cancelled_generation_changed_are_saved_all_the_same() {
+fn x5_files_that_a_cancelled_generation_changed_are_still_saved() {
     let mut world = World::asking_for(&[("w1", "write", "a")]);
     world.command(cancel(G1)).unwrap();
     let place = world.log.len();
@@ -242,13 +242,13 @@ fn s6_a_lost_sandbox_is_restored_and_a_message_says_what_was_lost() {
         world.ask_for(&[("w2", "write", "b")]);
         assert_eq!(state_of(&world), SandboxState::Restored);
         assert_eq!(world.outside.ran.len(), 2, "w2 had not started: it is not lost, it runs in the new one");
-        assert!(system_messages(&world)[0].starts_with("The sandbox was lost. Its files are restored"));
+        assert!(system_messages(&world)[0].starts_with("The sandbox was lost. Its files were restored"));
         assert_eq!(world.generation(G1).progress.rounds.round, 3);
     }
 }
 
 #[test]
-fn s6_a_sandbox_lost_before_any_checkpoint_is_made_anew_and_a_running_tool_is_unknown() {
+fn s6_a_sandbox_lost_before_any_checkpoint_is_replaced_and_a_running_tool_is_unknown() {
     for recovery in [Recovery::Safe, Recovery::Auto] {
         let mut world = World::asking_for(&[("w1", "write", "a"), ("r1", "read", "a")]);
         world.rules.recovery = recovery;
@@ -262,11 +262,7 @@ fn s6_a_sandbox_lost_before_any_checkpoint_is_made_anew_and_a_running_tool_is_un
             world.settle();
         }
         assert!(world.result_of("r1").is_some());
-        assert!(
-            system_messages(&world)[0].contains("there was no checkpoint"),
-            "{:?}",
-            system_messages(&world)
-        );
+        assert!(system_messages(&world)[0].contains("it had no checkpoint"), "{:?}", system_messages(&world));
         assert!(world.outside.ran.values().all(|runs| *runs == 1));
     }
 }
@@ -305,7 +301,7 @@ fn a_checkpoint_that_cannot_be_restored_is_given_up_and_the_model_is_told() {
     world.ask_for(&[("w2", "write", "b")]);
     assert_eq!(state_of(&world), SandboxState::Created);
     assert!(world.result_of("w2").is_some());
-    assert!(system_messages(&world)[0].contains("a new one is empty"));
+    assert!(system_messages(&world)[0].contains("its replacement is empty"));
 }
 
 #[test]
@@ -348,4 +344,105 @@ fn i18_a_hundred_thousand_parked_approvals_owe_nothing_but_a_time() {
     let rules = Rules { tools: tools(), ..Rules::default() };
     assert!(due(&world.transcript.state, &rules).is_some_and(|due| due > world.now));
     assert_eq!(world.transcript.state.live_generations(), 0, "it counts for no limit");
+}
+
+/// An agent that has started a command in the background and is done.
+fn left_running() -> World {
+    let mut world = agent();
+    let input = json!({"path": "a", "background": true});
+    let serve = crate::Piece::ToolCall { id: "w1".into(), name: "write".into(), input };
+    world.model(vec![serve], Some(wants_tools()));
+    world.model(vec![words("It runs.")], Some(finished()));
+    world.settle();
+    world
+}
+
+fn checkpoints(world: &World) -> usize {
+    world.log.iter().filter(|entry| matches!(entry.event, Event::CheckpointTaken { .. })).count()
+}
+
+#[test]
+fn s2_what_a_command_in_the_background_changed_is_saved_before_each_pause() {
+    let mut world = left_running();
+    let saved = checkpoints(&world);
+    for pause in 1..=2 {
+        world.wait_until_due();
+        assert_eq!(state_of(&world), SandboxState::Paused);
+        let place = world.log.len();
+        assert_eq!(world.kinds_after(place - 2), ["checkpoint.taken", "sandbox.changed"]);
+        assert_eq!(checkpoints(&world), saved + 2 * pause - 1);
+        let generation = format!("gen_{}", pause + 10);
+        world.command(Command::Start(agent_request(&generation))).unwrap();
+        world.ask_for(&[("w2", "write", "b")]);
+        world.model(vec![words("Done.")], Some(finished()));
+        world.settle();
+        assert_eq!(state_of(&world), SandboxState::Resumed);
+    }
+    let mut failing = left_running();
+    failing.outside.no_checkpoints = true;
+    failing.wait_until_due();
+    assert_eq!(state_of(&failing), SandboxState::Paused, "a checkpoint that fails does not keep it awake");
+}
+
+#[test]
+fn the_transcript_says_that_commands_in_the_background_ended_with_their_sandbox() {
+    let mut world = left_running();
+    world.wait_until_due();
+    world.wait_until_due();
+    assert_eq!(state_of(&world), SandboxState::Killed);
+    world.command(Command::Start(agent_request(G2))).unwrap();
+    world.ask_for(&[("w2", "write", "b")]);
+    assert_eq!(state_of(&world), SandboxState::Restored);
+    assert!(system_messages(&world)[0].contains("background have ended"), "{:?}", system_messages(&world));
+    assert!(!world.transcript.state.sandbox.as_ref().unwrap().background);
+}
+
+#[test]
+fn s6_what_a_checkpoint_left_out_is_recorded_and_told_after_a_restore() {
+    let mut world = agent();
+    world.outside.left_out = Some("1 link that leaves the workspace: venv/bin/python".into());
+    world.ask_for(&[("w1", "write", "a")]);
+    let recorded = world.log.iter().any(|entry| {
+        matches!(&entry.event, Event::CheckpointTaken { left_out: Some(left_out), .. } if left_out.contains("venv"))
+    });
+    assert!(recorded);
+    lose(&mut world);
+    world.ask_for(&[("w2", "write", "b")]);
+    let told = &system_messages(&world)[0];
+    assert!(told.contains("Not restored: 1 link that leaves the workspace: venv/bin/python."), "{told}");
+}
+
+#[test]
+fn g6_a_tool_frozen_in_an_interrupted_run_is_saved_and_killed_in_the_end() {
+    let mut world = World::asking_for(&[("w1", "write", "a")]);
+    world.rules.recovery = Recovery::Ask;
+    world.crash();
+    world.settle();
+    assert_eq!(status(&world), GenerationStatus::Interrupted);
+    world.wait_until_due();
+    assert_eq!(state_of(&world), SandboxState::Paused);
+    let (paused, saved) = (world.now, checkpoints(&world));
+    world.wait_until_due();
+    assert_eq!(world.now.since(paused).as_secs(), DAY.as_secs());
+    assert_eq!((state_of(&world), checkpoints(&world)), (SandboxState::Killed, saved + 1));
+    assert_eq!(due(&world.transcript.state, &world.rules), None);
+    assert!(world.result_of("w1").unwrap().starts_with("outcome unknown"));
+    world.outside.held = false;
+    world.command(resume(G1)).unwrap();
+    world.settle();
+    assert_eq!(world.outside.ran.values().copied().collect::<Vec<_>>(), [1], "it does not run twice");
+    assert_eq!(state_of(&world), SandboxState::Restored);
+}
+
+#[test]
+fn g6_a_frozen_tool_whose_files_cannot_be_saved_is_not_killed() {
+    let mut world = World::asking_for(&[("w1", "write", "a")]);
+    world.rules.recovery = Recovery::Ask;
+    world.crash();
+    world.settle();
+    world.wait_until_due();
+    world.outside.no_checkpoints = true;
+    world.wait_until_due();
+    assert_eq!(state_of(&world), SandboxState::Paused);
+    assert_eq!(due(&world.transcript.state, &world.rules), None);
 }

@@ -23,6 +23,7 @@ pub(crate) fn request(generation: &str) -> Start {
             ..Brief::default()
         },
         when_busy: WhenBusy::Reject,
+        key: None,
     }
 }
 
@@ -63,6 +64,7 @@ pub(crate) fn retry(of: &str, mode: RetryMode, generation: &str) -> Command {
         generation: generation.into(),
         request: format!("request_of_{generation}").into(),
         digest: format!("digest of {generation}"),
+        api_key_id: None,
     })
 }
 
@@ -124,6 +126,10 @@ pub(crate) fn broke(class: FailureClass) -> CallEnd {
 
 pub(crate) fn call_lost(generation: &str) -> Report {
     Report::CallLost { generation: GenerationId::from(generation) }
+}
+
+pub(crate) fn handed_over(generation: &str) -> Report {
+    Report::HandedOver { generation: GenerationId::from(generation) }
 }
 
 pub(crate) fn retry_due(generation: &str) -> Report {

@@ -19,12 +19,16 @@ pub(crate) struct Outside {
     /// Executions that have started. A second start under the same id is a broken promise.
     pub(crate) started: BTreeSet<ExecutionId>,
     pub(crate) stopped: BTreeSet<ExecutionId>,
+    /// How often a tool elsewhere was asked, by the idempotency key.
+    pub(crate) asked: BTreeMap<ExecutionId, u32>,
     /// Starts of each call that is not read-only, by what the call does.
     pub(crate) ran: BTreeMap<String, u32>,
     pub(crate) checkpoints: BTreeSet<CheckpointId>,
+    /// What checkpoints leave out.
+    pub(crate) left_out: Option<String>,
     /// Tools do not get on.
     pub(crate) held: bool,
-    /// Executions of which the sandbox has no record any more.
+    /// Executions of which the sandbox no longer has a record.
     pub(crate) forgotten: BTreeSet<ExecutionId>,
     /// Sandboxes cannot be made, checkpoints cannot be taken, or cannot be restored.
     pub(crate) no_sandboxes: bool,
@@ -73,6 +77,15 @@ impl Outside {
             Effect::CallModel { .. } => None,
             Effect::EnsureSandbox { sandbox, how } => Some(self.ensure(sandbox, how)),
             Effect::RunTool { sandbox, execution, .. } => self.run(sandbox, execution, state),
+            Effect::Delegate { .. } | Effect::TellParent { .. } => None, // the test carries these out
+            Effect::CancelChild { execution, .. } => Some(Report::Stopped { execution: execution.clone() }),
+            Effect::AskTool { generation, execution } => {
+                *self.asked.entry(execution.clone()).or_default() += 1;
+                let (generation, execution) = (generation.clone(), execution.clone());
+                let end = RunEnd::Ended { result: json!("asked"), is_error: false, exit_code: None };
+                let ran = Ran { generation, execution, output: Vec::new(), end: Some(end) };
+                (!self.held).then_some(Report::Ran(ran))
+            }
             Effect::StopExecution { execution, .. } => {
                 self.stopped.insert(execution.clone());
                 Some(Report::Stopped { execution: execution.clone() })
@@ -94,6 +107,7 @@ impl Outside {
                 let changes = vec![ChangedFile { path: "src/main.rs".into(), change: Change::Added }];
                 Some(Report::Summarized { generation: generation.clone(), changes })
             }
+            Effect::Notify { notification } => Some(Report::Notified { notification: notification.clone() }),
             Effect::Inspect { sandbox, .. } if !self.sandboxes.contains_key(sandbox) => Some(gone(sandbox)),
             Effect::Inspect { generation, .. } => {
                 Some(Report::Inspected { generation: generation.clone(), truth: " M src/main.rs".into() })
@@ -101,7 +115,7 @@ impl Outside {
         }
     }
 
-    fn ensure(&mut self, sandbox: &SandboxId, how: &Ensure) -> Report {
+    pub(crate) fn ensure(&mut self, sandbox: &SandboxId, how: &Ensure) -> Report {
         let id = sandbox.clone();
         let state = match how {
             Ensure::Resume if !self.sandboxes.contains_key(sandbox) => return gone(sandbox),
@@ -168,7 +182,13 @@ impl Outside {
             Some(_) => {
                 self.checkpoints.insert(id.clone());
                 let truth = Some(" M src/main.rs".to_owned());
-                Report::CheckpointTaken { checkpoint: id, files: 3, bytes: 120, truth }
+                Report::CheckpointTaken {
+                    checkpoint: id,
+                    files: 3,
+                    bytes: 120,
+                    truth,
+                    left_out: self.left_out.clone(),
+                }
             }
         }
     }

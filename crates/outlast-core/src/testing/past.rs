@@ -78,7 +78,7 @@ pub(crate) fn retracted(generation: &str, attempt: u32) -> Past {
 }
 
 pub(crate) fn retrying(generation: &str, attempt: u32, delay_ms: u64) -> Past {
-    of(generation, Event::RetryScheduled { attempt, delay_ms, reason: "reset".into() })
+    of(generation, Event::RetryScheduled { attempt, delay_ms, reason: "reset".into(), handed_over: false })
 }
 
 pub(crate) fn interrupted(generation: &str) -> Past {
@@ -104,5 +104,13 @@ pub(crate) fn answered(generation: &str, text: &str) -> Past {
 }
 
 pub(crate) fn titled(title: &str) -> Past {
-    vec![(None, Event::ConversationUpdated { title: Some(Some(title.into())), metadata: None, files: None })]
+    vec![(
+        None,
+        Event::ConversationUpdated {
+            title: Some(Some(title.into())),
+            metadata: None,
+            files: None,
+            key: None,
+        },
+    )]
 }

@@ -89,9 +89,13 @@ fn may_stand_alone(event: &Event) -> bool {
         event,
         Event::ConversationUpdated { .. }
             | Event::SandboxChanged { .. }
+            | Event::FileChanged { .. }
             | Event::CheckpointTaken { .. }
             | Event::CheckpointFailed { .. }
             | Event::ToolStopped { .. }
+            | Event::NotificationOwed { .. }
+            | Event::NotificationMade { .. }
+            | Event::ParentTold { .. }
     )
 }
 
@@ -106,7 +110,7 @@ struct Executions<'a> {
 impl<'a> Executions<'a> {
     fn check(&mut self, generation: &'a GenerationId, event: &'a Event) {
         match event {
-            Event::ToolBegan { tool_use_id, execution_id, read_only } => {
+            Event::ToolBegan { tool_use_id, execution_id, read_only, .. } => {
                 assert!(self.ids.insert(execution_id), "{execution_id} began twice");
                 let earlier = self.began.insert((generation, tool_use_id), *read_only);
                 let again = earlier == Some(false) && !self.lost;

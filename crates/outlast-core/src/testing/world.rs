@@ -7,7 +7,7 @@ use crate::message::plain_text;
 use crate::{
     CallEnd, Command, ConversationView, Earlier, Effect, Entry, Event, Facts, Generation, GenerationId,
     Message, Next, Piece, Refusal, Report, Rules, Seq, Streamed, Surroundings, Timestamp, Transcript,
-    WorkerAppend, WorkerEnd, decide, decode, due, encode, next, observe,
+    WorkerAppend, WorkerEnd, decide, decode, due, encode, next, observe, owe_notifications,
 };
 
 /// How much time passes with every append.
@@ -24,6 +24,8 @@ pub(crate) struct World {
     pub(crate) call: Option<(GenerationId, u32)>,
     pub(crate) owned_after: Seq,
     pub(crate) unwatched_since: Option<Timestamp>,
+    /// Whether unwatched ends create notifications. Most tests leave them out.
+    pub(crate) notifies: bool,
     pub(crate) worker_heard: Timestamp,
     /// The epoch of the worker that is alive.
     pub(crate) worker: Option<u32>,
@@ -58,6 +60,7 @@ impl World {
             call: None,
             owned_after: Seq::ZERO,
             unwatched_since: None,
+            notifies: false,
             worker_heard: CREATED,
             worker: None,
             facts: Facts::default(),
@@ -101,7 +104,7 @@ impl World {
         self.transcript.view()
     }
 
-    /// What a client shows: the contents of the messages, with open ones from the overlay.
+    /// What a client shows: the contents of the messages, with the text of open ones taken from the overlay.
     pub(crate) fn shown(&self) -> Vec<String> {
         let view = self.view();
         let shown = |message: &Message| view.overlays.get(&message.id).unwrap_or(&message.content).clone();
@@ -152,7 +155,7 @@ impl World {
     pub(crate) fn command(&mut self, command: Command) -> Result<(), Refusal> {
         self.now = self.now.after(TICK);
         let entries = decide(&self.transcript.state, command, self.facts.clone(), &self.rules, self.now)?;
-        self.append(entries);
+        self.record(entries);
         Ok(())
     }
 
@@ -161,7 +164,7 @@ impl World {
         self.now = self.now.after(TICK);
         let entries = observe(&self.transcript.state, report, &self.rules, self.now);
         let count = entries.len();
-        self.append(entries);
+        self.record(entries);
         // The owner drops a call when its generation has ended or waits.
         let attempt =
             self.transcript.state.active().map(|active| (active.id.clone(), active.progress.attempt));
@@ -169,7 +172,7 @@ impl World {
         count
     }
 
-    /// Does the next thing that `next` wants. Returns false when nothing is left until time passes or a
+    /// Carries out one thing that `next` wants. Returns false when nothing is left until time passes or a
     /// command comes.
     pub(crate) fn step(&mut self) -> bool {
         let next = self.next();
@@ -187,18 +190,18 @@ impl World {
         started || self.carry_out()
     }
 
-    /// Does the next bit of what should be going on beside the call.
+    /// Carries out one effect other than the call.
     fn carry_out(&mut self) -> bool {
         let state = &self.transcript.state;
         let mut effects = self.next().effects.into_iter();
         let Some(report) = effects.find_map(|effect| self.outside.carry_out(&effect, state)) else {
             return false;
         };
-        assert_ne!(self.report(report.clone()), 0, "{report:?} is true but nothing comes of it");
+        assert_ne!(self.report(report.clone()), 0, "{report:?} was reported but produced no events");
         true
     }
 
-    /// Lets time pass until somebody has to look after the conversation, and lets them.
+    /// Advances the clock until the conversation is due, then settles it.
     pub(crate) fn wait_until_due(&mut self) {
         let due = due(&self.transcript.state, &self.rules).expect("something falls due");
         self.now = self.now.max(due);
@@ -268,7 +271,16 @@ impl World {
     pub(crate) fn crash(&mut self) {
         let log: Vec<Entry> = self.log.iter().map(|entry| decode(&encode(entry)).unwrap()).collect();
         let outside = std::mem::take(&mut self.outside);
-        *self = World { now: self.now, outside, ..World::recovered(&log, &self.rules) };
+        let (now, notifies) = (self.now, self.notifies);
+        *self = World { now, outside, notifies, ..World::recovered(&log, &self.rules) };
+    }
+
+    /// Like the owner: if nobody is watching, also records that the user must be notified.
+    fn record(&mut self, mut entries: Vec<Entry>) {
+        if self.notifies && self.unwatched_since.is_some() {
+            owe_notifications(&self.transcript.state, &mut entries);
+        }
+        self.append(entries);
     }
 
     pub(crate) fn append(&mut self, entries: Vec<Entry>) {

@@ -1,27 +1,41 @@
 //! The only place that changes a conversation: durable, then true, then visible.
 
+use std::pin::pin;
+
 use outlast_core::{
     Conversation, DocumentChange, Durability, Entry, Generation, apply_with_documents, conversation_document,
-    due,
+    due, owe_notifications,
 };
-use outlast_store::{Change, Record, fault};
+use outlast_store::{Change, Limit, Record, fault};
 
 use super::{Actor, STORE_WAIT, UNFOLDED_BYTES_MIN, UNFOLDED_TIMES_MIN, UNSAVED_BYTES_MAX};
 use crate::call::Call;
 use crate::documents::{Folded, to_changes};
 use crate::feed::Batch;
-use crate::journal::RecordError;
+use crate::journal::{RecordError, Write};
+use crate::presence::Watched;
 
 impl Actor {
     /// Records events; nothing else changes the state. Text and tool output may be shown before they are saved if
     /// the operator chose fewer writes over safety.
     pub(super) async fn record(&mut self, entries: Vec<Entry>) -> Result<(), RecordError> {
+        self.record_within(entries, Vec::new()).await
+    }
+
+    /// The same, unless one of these limits would be exceeded.
+    pub(super) async fn record_within(
+        &mut self,
+        mut entries: Vec<Entry>,
+        limits: Vec<Limit>,
+    ) -> Result<(), RecordError> {
+        self.owe_notifications(&mut entries).await;
         let Some(state) = self.state.as_mut().filter(|_| !entries.is_empty()) else { return Ok(()) };
         let records: Vec<Record> = entries
             .iter()
             .map(|entry| Record { seq: entry.seq, bytes: outlast_core::encode(entry).into() })
             .collect();
-        let streams = entries.iter().all(|entry| entry.event.is_stream());
+        // The reply to a letter is made from the state after it.
+        let streams = entries.iter().all(|entry| entry.event.is_stream()) && self.answering.is_none();
         if streams && self.shared.settings.durability != Durability::Commit && !is_acknowledged(state) {
             state.apply_all(&entries);
             self.unfolded += size(&records);
@@ -31,7 +45,7 @@ impl Actor {
         }
         let unfolded = self.unfolded + size(&records);
         if streams && !is_long(unfolded, self.folded) {
-            self.append(&records, Vec::new()).await?;
+            self.append(Write { records: &records, ..Write::default() }).await?;
             fault::point("record.durable");
             if let Some(state) = &mut self.state {
                 state.apply_all(&entries);
@@ -41,12 +55,20 @@ impl Actor {
             let mut after = state.clone();
             let changes = apply_with_documents(&mut after, &entries);
             let folds = is_long(unfolded, self.folded) || is_at_rest(&after);
-            let folded = self.write(&records, &after, changes, folds).await?;
+            let replies = self.reply_from(&after).into_iter().collect();
+            let write = Write { records: &records, replies, limits, ..Write::default() };
+            let folded = self.write(write, &after, changes, folds).await?;
+            self.answering = None;
             fault::point("record.durable");
+            if let Some(before) = &self.state {
+                self.shared.figures.recorded(&entries, before, &after);
+                self.shared.endings.tell(&after.user, &entries);
+            }
             self.state = Some(after);
             (self.unfolded, self.folded) = folded.map_or((unfolded, self.folded), |size| (0, Some(size)));
             self.save_at = None;
             self.count_live();
+            self.charge(&entries);
         }
         fault::point("record.applied");
         self.feed.publish(Batch::live(&entries, records));
@@ -54,10 +76,23 @@ impl Actor {
         Ok(())
     }
 
+    /// Adds the notifications that are owed because nobody watches, neither here nor at another instance. If that cannot
+    /// be found out, one too many is better than one too few.
+    async fn owe_notifications(&mut self, entries: &mut Vec<Entry>) {
+        let Some(state) = self.state.as_ref().filter(|_| *self.watchers.borrow() == 0) else { return };
+        let recorded = entries.len();
+        owe_notifications(state, entries);
+        if entries.len() > recorded
+            && matches!(self.shared.watched_elsewhere(&self.id).await, Ok(Watched::Now))
+        {
+            entries.truncate(recorded);
+        }
+    }
+
     /// Appends records and documents. If the state is written too, returns its size.
     async fn write(
         &mut self,
-        records: &[Record],
+        write: Write<'_>,
         after: &Conversation,
         changes: Vec<DocumentChange>,
         folds: bool,
@@ -66,7 +101,7 @@ impl Actor {
         let says_due =
             folds || changes.iter().any(|change| matches!(change, DocumentChange::Conversation(_)));
         let Folded { changes, size } = to_changes(after, changes, due, folds);
-        self.append(records, changes).await?;
+        self.append(Write { changes, ..write }).await?;
         if says_due {
             self.stored_due = due.map(|due| due.0);
         }
@@ -76,14 +111,15 @@ impl Actor {
     /// Writes the state, so that the log up to here need not be replayed again.
     pub(super) async fn fold(&mut self) -> Result<(), RecordError> {
         let Some(state) = self.state.clone().filter(|_| self.unfolded > 0) else { return Ok(()) };
-        let size = self.write(&[], &state, Vec::new(), true).await?;
+        let size = self.write(Write::default(), &state, Vec::new(), true).await?;
         (self.unfolded, self.folded, self.save_at) = (0, size, None);
         self.feed.saved();
         Ok(())
     }
 
-    /// Corrects the stored `due` if there is nothing to do, as after an upgrade or a change of settings.
-    /// Otherwise every start of the server would wake this conversation.
+    /// Corrects the stored `due` if there is nothing to do, as after an upgrade or a change of settings. Otherwise every
+    /// start of the server would wake this conversation, or nobody would when it is due. If the store cannot write, says
+    /// when to try again.
     pub(super) async fn correct_due(&mut self) -> Result<(), RecordError> {
         let Some(state) = self.state.clone() else { return Ok(()) };
         let due = due(&state, &self.shared.settings.rules).map(|due| due.0);
@@ -91,8 +127,12 @@ impl Actor {
             return Ok(());
         }
         let document = DocumentChange::Conversation(conversation_document(&state));
-        match self.write(&[], &state, vec![document], false).await {
-            Err(RecordError::Unavailable(_)) => Ok(()), // the next owner will correct it
+        match self.write(Write::default(), &state, vec![document], false).await {
+            Err(RecordError::Unavailable(reason)) => {
+                tracing::error!(conversation = ?self.id, reason, "the store cannot write; will retry");
+                self.store_again = Some(self.shared.clock.now().after(STORE_WAIT));
+                Ok(())
+            }
             written => written.map(|_| ()),
         }
     }
@@ -117,7 +157,7 @@ impl Actor {
         let Some(state) = self.state.clone() else { return Ok(()) };
         let folds = is_long(self.unfolded, self.folded);
         let changes = folds.then(|| DocumentChange::Conversation(conversation_document(&state)));
-        match self.write(&[], &state, changes.into_iter().collect(), folds).await {
+        match self.write(Write::default(), &state, changes.into_iter().collect(), folds).await {
             Ok(folded) => {
                 (self.unfolded, self.folded) =
                     folded.map_or((self.unfolded, self.folded), |size| (0, Some(size)));
@@ -127,20 +167,37 @@ impl Actor {
                 tracing::error!(conversation = ?self.id, reason, "the store cannot write; will retry");
                 self.save_at = Some(self.shared.clock.now().after(STORE_WAIT));
             }
-            Err(lost @ RecordError::Lost(_)) => return Err(lost),
+            Err(other) => return Err(other),
         }
         Ok(())
     }
 
     /// Changes documents without an event.
     pub(super) async fn put(&mut self, change: Change) -> Result<(), RecordError> {
-        self.append(&[], vec![change]).await
+        self.append(Write { changes: vec![change], ..Write::default() }).await
     }
 
-    /// Appends, and meanwhile gathers what the model says.
-    async fn append(&mut self, records: &[Record], changes: Vec<Change>) -> Result<(), RecordError> {
-        let Actor { journal, call, .. } = self;
-        Call::gather_during(call.as_mut(), journal.append(records, changes)).await
+    /// Appends, and meanwhile gathers what the model says. If the lease runs out meanwhile, what is under way ends,
+    /// however long the store takes.
+    pub(super) async fn append(&mut self, write: Write<'_>) -> Result<(), RecordError> {
+        let Actor { journal, call, works, shared, fenced, lapses, .. } = self;
+        let _measured = shared.figures.append();
+        let mut writing = pin!(journal.append(write));
+        let written = tokio::select! {
+            biased;
+            written = Call::gather_during(call.as_mut(), writing.as_mut()) => Some(written),
+            () = shared.lease.lapsed_since(*lapses) => None,
+        };
+        let written = match written {
+            Some(written) => written,
+            None => {
+                *call = None;
+                works.keep(&[]);
+                writing.await
+            }
+        };
+        *fenced |= matches!(written, Err(RecordError::Fenced(_)));
+        written
     }
 }
 

@@ -1,4 +1,6 @@
-//! What an owner does with the sandbox of its conversation: has it run, saved, paused, killed and asked.
+//! How an owner runs, saves, pauses, kills and inspects the sandbox of its conversation.
+
+mod not_ready;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,29 +9,34 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use outlast_core::{
-    CheckpointId, ConversationId, Effect, Ensure, ExecutionId, GenerationId, Report, SandboxId, SandboxState,
-    Timestamp,
+    CheckpointId, Conversation, ConversationId, Effect, Ensure, ExecutionId, GenerationId, Report, SandboxId,
+    SandboxState, Timestamp,
 };
 
 use super::Actor;
+pub(super) use super::waking::Wanted;
+use super::waking::{Waking, saved};
 use super::works::Teller;
-use crate::checkpoints::{Between, CheckpointError, Checkpoints, Difference, GitTruth, Restore, Take};
+use crate::checkpoints::{Between, Checkpoints, Difference, GitTruth, Restore, Take};
 use crate::journal::RecordError;
-use crate::sandbox::{Execution, Offsets, Output, SandboxError, Sandboxes, Span};
+use crate::sandbox::{Execution, Offsets, Output, Presence, SandboxError, Sandboxes, Span};
+pub(super) use not_ready::NotReady;
 
-/// How long to leave a provider alone that had a passing fault, ...
+/// How long to wait after a temporary failure of the provider, ...
 const FAULT_WAIT: Duration = Duration::from_millis(500);
-/// ... and how often before the conversation is told.
+/// ... and how many times to try before the conversation is told.
 const FAULTS_MAX: u32 = 6;
-/// How long a look into the sandbox may take, ...
+/// How long to wait before pausing again after that failed. Nobody waits for a pause.
+const PAUSE_WAIT: Duration = Duration::from_secs(10);
+/// How long inspecting the sandbox may take, ...
 const LOOK_TIME_MAX: Duration = Duration::from_secs(10);
-/// ... and how much of what it finds is kept.
+/// ... and how much of the output is kept.
 const LOOK_BYTES_MAX: usize = 16 * 1024;
 
-/// Parts end with a zero byte, which no line of git's has.
+/// Each part ends with a zero byte, which git never prints here.
 const GIT: &str =
     "git rev-parse HEAD 2>&1; printf '\\0'; git status --porcelain 2>&1; printf '\\0'; git diff --stat 2>&1";
-/// What is true of the workspace, for a model that goes on after a crash.
+/// The state of the workspace, for a model that continues after a crash.
 const LOOK: &str = "\
 if git rev-parse --git-dir >/dev/null 2>&1; then
   echo \"HEAD $(git rev-parse HEAD 2>&1)\"; git status --porcelain; git diff --stat
@@ -42,24 +49,46 @@ fi";
 pub struct Workshop {
     pub sandboxes: Arc<dyn Sandboxes>,
     pub checkpoints: Checkpoints,
-    /// How long a tool may run when its call says nothing about it.
+    /// How long a tool may run if its call does not say.
     pub tool_timeout: Duration,
 }
 
 impl Actor {
-    /// Begins what should be under way and is not.
+    /// Starts an effect that should be under way and is not.
     pub(super) async fn begin(&mut self, effect: Effect) -> Result<(), RecordError> {
         if let Effect::CallModel { generation, .. } = &effect {
             return self.call_model(generation).await;
         }
-        let workshop = match self.shared.workshop.clone() {
-            Ok(workshop) => workshop,
-            Err(reason) => return self.report(without_workshop(effect, reason)).await,
+        if let Effect::AskTool { generation, execution } = &effect {
+            let (generation, execution) = (generation.clone(), execution.clone());
+            self.ask_tool(&generation, &execution, effect);
+            return Ok(());
+        }
+        if let Effect::Notify { notification } = &effect {
+            self.notify(notification.clone(), effect);
+            return Ok(());
+        }
+        if let Effect::Delegate { .. } | Effect::CancelChild { .. } | Effect::TellParent { .. } = &effect {
+            self.begin_delegation(effect);
+            return Ok(());
+        }
+        let workshop = match (self.shared.workshop.clone(), &effect) {
+            (Ok(workshop), _) => workshop,
+            (Err(reason), Effect::EnsureSandbox { sandbox, .. }) => {
+                let sandbox = sandbox.clone();
+                return self.report(Report::SandboxFailed { sandbox, reason }).await;
+            }
+            (Err(_), _) => return Ok(()),
         };
         let (conversation, now) = (self.id.clone(), self.shared.clock.now());
         let shared = self.shared.clone();
         match effect.clone() {
-            Effect::CallModel { .. } => {}
+            Effect::CallModel { .. }
+            | Effect::AskTool { .. }
+            | Effect::Notify { .. }
+            | Effect::Delegate { .. }
+            | Effect::CancelChild { .. }
+            | Effect::TellParent { .. } => {}
             Effect::RunTool { sandbox, generation, execution } => {
                 let Some(run) = self.prepare(workshop, sandbox, &generation, &execution) else {
                     return Ok(());
@@ -67,8 +96,10 @@ impl Actor {
                 self.works.start(&shared, effect, |teller| run.carry_out(teller));
             }
             Effect::EnsureSandbox { sandbox, how } => {
-                self.works
-                    .start(&shared, effect, |teller| workshop.ensure(conversation, sandbox, how, teller));
+                let Some(label) = self.label().await else { return Ok(()) };
+                let saved = self.state.as_ref().and_then(saved);
+                let wanted = Wanted { conversation, label, sandbox, how, saved };
+                self.works.start(&shared, effect, |teller| workshop.ensure(wanted, teller));
             }
             Effect::StopExecution { sandbox, execution } => {
                 self.works.start(&shared, effect, |teller| workshop.stop(sandbox, execution, teller));
@@ -97,59 +128,50 @@ impl Actor {
 }
 
 impl Actor {
-    /// Kills the sandboxes of a conversation that is to be deleted and removes its checkpoints. What is left when this
-    /// fails is removed when the person tries again: the conversation is still there.
-    pub(super) async fn clear_workshop(&mut self) -> Result<(), String> {
-        let (Some(state), Ok(workshop)) = (&self.state, &self.shared.workshop) else { return Ok(()) };
-        self.works.keep(&[]);
-        let known = state.sandbox.as_ref().map(|sandbox| sandbox.id.clone());
-        for sandbox in known.into_iter().chain([state.next_sandbox_id()]) {
-            workshop.sandboxes.kill(&sandbox).await.map_err(|error| error.to_string())?;
+    /// Whether this server can carry it out. Without sandboxes it can neither look into one nor end what runs there, so it
+    /// says nothing about them and only fails a run that needs one. The rest stays due for a server that has sandboxes.
+    pub(super) fn can_begin(&self, effect: &Effect) -> bool {
+        match effect {
+            Effect::CallModel { .. }
+            | Effect::AskTool { .. }
+            | Effect::Notify { .. }
+            | Effect::Delegate { .. }
+            | Effect::CancelChild { .. }
+            | Effect::TellParent { .. } => true,
+            Effect::EnsureSandbox { .. } => {
+                let active = self.state.as_ref().and_then(Conversation::active);
+                self.shared.workshop.is_ok() || active.is_some()
+            }
+            Effect::RunTool { .. }
+            | Effect::StopExecution { .. }
+            | Effect::TakeCheckpoint { .. }
+            | Effect::PauseSandbox { .. }
+            | Effect::KillSandbox { .. }
+            | Effect::Summarize { .. }
+            | Effect::Inspect { .. } => self.shared.workshop.is_ok(),
         }
-        while !workshop.checkpoints.forget(&self.id).await.map_err(|error| error.to_string())? {}
-        Ok(())
-    }
-}
-
-/// What is reported where there is nothing to run tools in: the operator took it away, or this machine cannot.
-fn without_workshop(effect: Effect, reason: String) -> Report {
-    match effect {
-        Effect::EnsureSandbox { sandbox, .. } => Report::SandboxFailed { sandbox, reason },
-        Effect::StopExecution { execution, .. } => Report::Stopped { execution },
-        Effect::TakeCheckpoint { checkpoint, .. } => Report::CheckpointFailed { checkpoint, reason },
-        Effect::RunTool { sandbox, .. }
-        | Effect::PauseSandbox { sandbox }
-        | Effect::KillSandbox { sandbox } => Report::SandboxGone { sandbox, not_started: Vec::new() },
-        Effect::Summarize { generation, .. } => Report::Summarized { generation, changes: Vec::new() },
-        Effect::Inspect { generation, .. } => Report::Inspected { generation, truth: reason },
-        Effect::CallModel { generation, .. } => Report::CallLost { generation },
     }
 }
 
 impl Workshop {
-    /// Has the sandbox run, with the files it should have.
-    pub(super) async fn ensure(
-        self,
-        conversation: ConversationId,
-        sandbox: SandboxId,
-        how: Ensure,
-        teller: Teller,
-    ) {
+    /// Gets the sandbox running, with the files it should have.
+    pub(super) async fn ensure(self, wanted: Wanted, teller: Teller) {
         let mut faults = 0;
         loop {
-            let report = match self.try_to_ensure(&conversation, &sandbox, &how).await {
+            let sandbox = wanted.sandbox.clone();
+            let report = match self.try_to_ensure(&wanted).await {
                 Ok(state) => Report::SandboxReady { sandbox, state },
                 Err(NotReady::Sandbox(SandboxError::Gone(_))) => {
                     Report::SandboxGone { sandbox, not_started: Vec::new() }
                 }
-                Err(error) if error.is_final() || faults >= FAULTS_MAX => match (&error, how) {
+                Err(error) if error.is_final() || faults >= FAULTS_MAX => match (&error, wanted.how) {
                     (NotReady::Checkpoint(error), Ensure::Restore(checkpoint)) if error.is_final() => {
                         Report::RestoreFailed { checkpoint, reason: error.to_string() }
                     }
                     _ => Report::SandboxFailed { sandbox, reason: error.to_string() },
                 },
                 Err(error) => {
-                    tracing::warn!(?sandbox, %error, "trying again to prepare a sandbox");
+                    tracing::warn!(?sandbox, %error, "cannot prepare a sandbox; will retry");
                     faults += 1;
                     tokio::time::sleep(FAULT_WAIT).await;
                     continue;
@@ -159,25 +181,24 @@ impl Workshop {
         }
     }
 
-    async fn try_to_ensure(
-        &self,
-        conversation: &ConversationId,
-        sandbox: &SandboxId,
-        how: &Ensure,
-    ) -> Result<SandboxState, NotReady> {
+    pub(super) async fn try_to_ensure(&self, wanted: &Wanted) -> Result<SandboxState, NotReady> {
+        let Wanted { conversation, label, sandbox, how, saved } = wanted;
         match how {
             Ensure::Resume => {
-                self.sandboxes.resume(sandbox).await?;
+                let (sandboxes, checkpoints, saved) = (&*self.sandboxes, &self.checkpoints, saved.as_ref());
+                Waking { sandboxes, checkpoints, conversation, sandbox, saved }.wake().await?;
                 Ok(SandboxState::Resumed)
             }
             Ensure::Create => {
-                self.sandboxes.create(sandbox).await?;
+                // An earlier owner may have begun to restore another checkpoint under this id.
+                self.sandboxes.kill(sandbox).await?;
+                self.sandboxes.create(sandbox, label).await?;
                 Ok(SandboxState::Created)
             }
             Ensure::Restore(checkpoint) => {
-                // What an earlier try left half restored is not built upon.
+                // An earlier try may have restored only some of the files, so start over.
                 self.sandboxes.kill(sandbox).await?;
-                self.sandboxes.create(sandbox).await?;
+                self.sandboxes.create(sandbox, label).await?;
                 let restore = Restore {
                     conversation: conversation.clone(),
                     id: checkpoint.to_string(),
@@ -189,14 +210,18 @@ impl Workshop {
         }
     }
 
-    /// Kills an execution and everything it began, however long that takes.
+    /// Kills an execution and everything it started, however long that takes.
     pub(super) async fn stop(self, sandbox: SandboxId, execution: ExecutionId, teller: Teller) {
         loop {
             match self.sandboxes.stop(&sandbox, &execution).await {
-                // A sandbox that is gone has nothing running in it.
-                Ok(()) | Err(SandboxError::Gone(_)) => break,
+                Ok(()) => break,
+                // It is not on this machine. If it is on another, the record that it is lost ends it there.
+                Err(SandboxError::Gone(_)) => {
+                    teller.tell(Report::SandboxGone { sandbox, not_started: Vec::new() }).await;
+                    break;
+                }
                 Err(error) => {
-                    tracing::error!(?sandbox, ?execution, %error, "cannot stop a tool; trying again");
+                    tracing::error!(?sandbox, ?execution, %error, "cannot stop a tool; will retry");
                     tokio::time::sleep(FAULT_WAIT).await;
                 }
             }
@@ -204,31 +229,29 @@ impl Workshop {
         teller.finish(Report::Stopped { execution }).await;
     }
 
+    /// Pauses the sandbox, however long that takes. It may hold files that are not saved, so it is never given up.
     pub(super) async fn pause(self, sandbox: SandboxId, teller: Teller) {
-        let report = match self.sandboxes.pause(&sandbox).await {
-            Ok(()) => Report::SandboxPaused { sandbox },
-            Err(error) => self.unreachable(sandbox, &error).await,
+        let report = loop {
+            match self.sandboxes.pause(&sandbox).await {
+                Ok(()) => break Report::SandboxPaused { sandbox },
+                Err(SandboxError::Gone(_)) => {
+                    break Report::SandboxGone { sandbox, not_started: Vec::new() };
+                }
+                Err(error) => {
+                    tracing::error!(?sandbox, %error, "cannot pause a sandbox; will retry");
+                    tokio::time::sleep(PAUSE_WAIT).await;
+                }
+            }
         };
         teller.finish(report).await;
     }
 
     pub(super) async fn kill(self, sandbox: SandboxId, teller: Teller) {
         while let Err(error) = self.sandboxes.kill(&sandbox).await {
-            tracing::error!(?sandbox, %error, "cannot kill a sandbox; trying again");
+            tracing::error!(?sandbox, %error, "cannot kill a sandbox; will retry");
             tokio::time::sleep(FAULT_WAIT).await;
         }
         teller.finish(Report::SandboxKilled { sandbox }).await;
-    }
-
-    /// A sandbox that can be neither paused nor saved is as good as gone; so that it is not half there, it goes.
-    async fn unreachable(&self, sandbox: SandboxId, error: &SandboxError) -> Report {
-        if !matches!(error, SandboxError::Gone(_)) {
-            tracing::error!(?sandbox, %error, "a sandbox does not obey; it is killed");
-            if let Err(error) = self.sandboxes.kill(&sandbox).await {
-                tracing::error!(?sandbox, %error, "cannot kill a sandbox");
-            }
-        }
-        Report::SandboxGone { sandbox, not_started: Vec::new() }
     }
 
     pub(super) async fn checkpoint(self, save: Save, teller: Teller) {
@@ -242,9 +265,14 @@ impl Workshop {
         let report = match taken.await {
             Ok(taken) => {
                 let truth = taken.truth.and_then(|truth| serde_json::to_string(&truth).ok());
-                Report::CheckpointTaken { checkpoint, files: taken.files, bytes: taken.bytes, truth }
+                let (files, bytes, left_out) = (taken.files, taken.bytes, taken.left_out.in_words());
+                Report::CheckpointTaken { checkpoint, files, bytes, truth, left_out }
             }
             Err(NotReady::Sandbox(SandboxError::Gone(_))) => {
+                Report::SandboxGone { sandbox, not_started: Vec::new() }
+            }
+            // A provider elsewhere notices that a sandbox is gone only when its files are read.
+            Err(_) if matches!(self.sandboxes.look(&sandbox).await, Ok(Presence::Gone)) => {
                 Report::SandboxGone { sandbox, not_started: Vec::new() }
             }
             Err(error) => {
@@ -261,7 +289,7 @@ impl Workshop {
         let changes = match self.checkpoints.compare(&conversation, between).await {
             Ok(differences) => differences.iter().map(Difference::changed_file).collect(),
             Err(error) => {
-                // The answer is complete without it; a run must not fail for its summary.
+                // The answer is complete without the summary, so the run must not fail because of it.
                 tracing::error!(?conversation, %error, "cannot compare checkpoints");
                 Vec::new()
             }
@@ -279,7 +307,7 @@ impl Workshop {
         let id = ExecutionId::from(format!("inspect-{}", now.0).as_str());
         let truth = match self.said(&sandbox, id, LOOK, now).await {
             Ok(said) => said,
-            Err(error) => format!("the sandbox does not say: {error}"),
+            Err(error) => format!("the state of the sandbox is unknown: {error}"),
         };
         teller.finish(Report::Inspected { generation, truth }).await;
     }
@@ -338,26 +366,10 @@ pub(super) struct Compared {
     pub(super) to: CheckpointId,
 }
 
-/// Why a sandbox does not have the files it should have.
-#[derive(Debug, thiserror::Error)]
-enum NotReady {
-    #[error(transparent)]
-    Sandbox(#[from] SandboxError),
-    #[error(transparent)]
-    Checkpoint(#[from] CheckpointError),
-}
-
-impl NotReady {
-    /// Whether trying again is pointless.
-    fn is_final(&self) -> bool {
-        match self {
-            NotReady::Sandbox(error) => !matches!(error, SandboxError::Io { .. }),
-            NotReady::Checkpoint(error) => error.is_final(),
-        }
-    }
-}
-
-/// The wall clock in the words of the sandbox.
+/// The wall clock, in the sandbox's type.
 pub(super) fn deadline(from: Timestamp, time: Duration) -> Option<jiff::Timestamp> {
     jiff::Timestamp::from_millisecond(from.after(time).0).ok()
 }
+
+#[cfg(test)]
+mod tests;

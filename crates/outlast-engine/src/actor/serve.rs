@@ -1,31 +1,50 @@
 //! Serves clients: one command at a time, with a reply after its events are durable.
 
 use outlast_core::{
-    Command, Conversation, Entry, Event, Facts, GenerationId, GenerationStatus, MessageId, Refusal, Seq,
-    UserId, decide,
+    Command, Conversation, Entry, Event, Facts, GenerationId, GenerationStatus, Refusal, UserId, decide,
 };
+use outlast_store::{Limit, Table};
 use tokio::sync::oneshot;
 
 use super::facts::look_up;
-use super::{Actor, Mail, Receipt};
+use super::{Actor, Answer, Mail, Receipt, Request};
 use crate::engine::CommandOptions;
 use crate::error::EngineError;
 use crate::journal::RecordError;
-use crate::live::{Limits, Reserved, Share};
+
+/// The statuses of generations that count as live: waiting for a person costs nothing.
+const AT_WORK: [GenerationStatus; 2] = [GenerationStatus::Queued, GenerationStatus::Running];
+/// The place of the user's own limit among the limits of an append.
+const OF_USER: usize = 0;
 
 impl Actor {
     pub(super) async fn serve(&mut self, mail: Mail) -> Result<(), RecordError> {
         match mail {
-            Mail::Wake => Ok(()),
-            Mail::Delete { user, reply } => self.delete(&user, reply).await,
-            Mail::Trim { generation, reply } => {
-                let trimmed = self.trim(&generation).await;
-                answer(reply, trimmed)
+            Mail::Wake { turn } => {
+                drop(turn); // it has caught up
+                Ok(())
             }
-            Mail::Command(ask) => {
-                let replied = self.command(ask.command, &ask.user, ask.options).await;
-                answer(ask.reply, replied)
+            Mail::Letters => {
+                self.letters_wait = true;
+                Ok(())
             }
+            Mail::ChangeFile { user, wanted, reply } => self.change_file(&user, wanted, reply).await,
+            Mail::Trim { generation, reply } => self.trim(generation, reply).await,
+            Mail::Clear { reply } => {
+                let cleared = self.clear().await;
+                self.answer(reply, cleared)
+            }
+            Mail::Ask(ask) => {
+                let replied = self.carry_out(ask.request).await;
+                self.answer(ask.reply, replied)
+            }
+        }
+    }
+
+    pub(super) async fn carry_out(&mut self, request: Request) -> Result<Receipt, EngineError> {
+        match request {
+            Request::Command { command, user, options } => self.command(*command, &user, options).await,
+            Request::Delete { user } => self.delete(&user).await.map(|()| Receipt::empty()),
         }
     }
 
@@ -50,13 +69,15 @@ impl Actor {
             self.state = Some(Conversation::new(self.id.clone(), user.clone(), now));
         }
         let generation = command.generation().cloned();
+        if let Some(answering) = &mut self.answering {
+            answering.generation.clone_from(&generation);
+        }
         let decided = self.decide_and_record(command, facts).await;
         if decided.is_err() && !known {
             self.state = None;
         }
-        self.count_live();
         decided?;
-        Ok(self.receipt(generation.as_ref()))
+        Ok(receipt(self.state.as_ref(), generation.as_ref()))
     }
 
     async fn decide_and_record(&mut self, command: Command, facts: Facts) -> Result<(), EngineError> {
@@ -71,20 +92,31 @@ impl Actor {
             | Command::Cancel { .. }
             | Command::Resume { .. }
             | Command::Dismiss { .. }
+            | Command::ChildChanged(_)
             | Command::Retry(_) => false,
         };
         let entries = decide(state, command, facts, &self.shared.settings.rules, now)?;
-        self.reserve(&entries)?;
-        self.record(entries).await?;
+        let limits = self.limits(state, &entries);
+        match self.record_within(entries, limits).await {
+            Err(RecordError::OverLimit(OF_USER)) => {
+                return Err(EngineError::TooManyLive {
+                    limit: self.shared.settings.live_generations_per_user,
+                });
+            }
+            Err(RecordError::OverLimit(_)) => {
+                return Err(EngineError::ServerIsFull { limit: self.shared.settings.live_generations });
+            }
+            recorded => recorded?,
+        }
         if heard {
             self.worker_heard = now;
         }
         Ok(())
     }
 
-    /// Refuses a command that would exceed a limit on live generations, whatever the command is.
-    fn reserve(&mut self, entries: &[Entry]) -> Result<(), EngineError> {
-        let Some(state) = &self.state else { return Ok(()) };
+    /// The limits on live generations, for a command that adds one, whatever the command is. The store checks them
+    /// together with what every other instance writes.
+    fn limits(&self, state: &Conversation, entries: &[Entry]) -> Vec<Limit> {
         let may_add = |entry: &Entry| {
             matches!(
                 entry.event,
@@ -95,102 +127,76 @@ impl Actor {
             )
         };
         if !entries.iter().any(may_add) {
-            return Ok(());
+            return Vec::new();
         }
         let mut after = state.clone();
         after.apply_all(entries);
-        let (before, after) = (state.live_generations(), after.live_generations());
-        self.count_live();
-        let settings = &self.shared.settings;
-        let limits =
-            Limits { per_user: settings.live_generations_per_user, in_all: settings.live_generations };
-        for _ in before..after {
-            match self.share.as_mut().map(|share| share.reserve(limits)) {
-                None | Some(Reserved::Yes) => {}
-                Some(Reserved::UserIsFull) => {
-                    return Err(EngineError::TooManyLive { limit: limits.per_user });
-                }
-                Some(Reserved::ServerIsFull) => {
-                    return Err(EngineError::ServerIsFull { limit: limits.in_all });
-                }
-            }
+        if after.live_generations() <= state.live_generations() {
+            return Vec::new();
         }
-        Ok(())
+        let limit = |user, at_most| Limit {
+            table: Table::Generations,
+            user,
+            statuses: AT_WORK.iter().map(|status| status.as_str().to_owned()).collect(),
+            at_most,
+        };
+        let settings = &self.shared.settings;
+        vec![
+            limit(Some(state.user.clone()), settings.live_generations_per_user),
+            limit(None, settings.live_generations),
+        ]
     }
 
     pub(super) fn count_live(&mut self) {
-        let Some(state) = &self.state else {
-            self.share = None;
-            return;
-        };
-        let share =
-            self.share.get_or_insert_with(|| Share::new(self.shared.live.clone(), state.user.clone()));
-        share.set(state.live_generations());
+        self.share.set(self.state.as_ref().map_or(0, Conversation::live_generations));
     }
 
-    fn receipt(&self, generation: Option<&GenerationId>) -> Receipt {
-        let state = self.state.as_ref();
-        match state.zip(generation).and_then(|(state, id)| state.generation(id)) {
-            Some(generation) => Receipt {
-                status: generation.status(),
-                message: generation.message.clone(),
-                attempt: generation.progress.attempt,
-                produced: generation.progress.produced,
-                approvals: generation.progress.approvals.iter().map(|asked| asked.shown()).collect(),
-            },
-            // The command is about no generation, or about one that ended while it was queued.
-            None => Receipt {
-                status: GenerationStatus::Cancelled,
-                message: MessageId::from(""),
-                attempt: 0,
-                produced: Seq::ZERO,
-                approvals: Vec::new(),
-            },
-        }
-    }
-
-    async fn delete(
+    /// Replies, and stops the owner if it is unknown what the log holds. The client may have disconnected; its
+    /// command was still carried out.
+    pub(super) fn answer<T>(
         &mut self,
-        user: &UserId,
-        reply: oneshot::Sender<Result<(), EngineError>>,
+        reply: oneshot::Sender<Answer<T>>,
+        replied: Result<T, EngineError>,
     ) -> Result<(), RecordError> {
-        if self.state.as_ref().is_none_or(|state| state.user != *user) {
-            reply.send(Err(EngineError::NotFound)).ok();
+        let lost = match &replied {
+            Err(EngineError::Lost(reason)) => Some(reason.clone()),
+            _ => None,
+        };
+        let Some(reason) = lost else {
+            reply.send(Answer::Done(replied)).ok();
             return Ok(());
+        };
+        if self.fenced {
+            reply.send(Answer::Elsewhere).ok(); // nothing was done, so the other owner can do it
+            return Err(RecordError::Fenced(reason));
         }
-        if let Err(error) = self.clear_workshop().await {
-            reply.send(Err(EngineError::Unavailable(error))).ok();
-            return Ok(());
-        }
-        let deleted = self.shared.store.delete(&self.id).await;
-        let lost = deleted.as_ref().err().map(|error| RecordError::Lost(error.to_string()));
-        reply.send(deleted.map_err(EngineError::from)).ok();
-        match lost {
-            Some(lost) => Err(lost), // it is unknown whether it was deleted, so reload
-            None => self.start_over().await,
-        }
+        reply.send(Answer::Done(replied)).ok();
+        Err(RecordError::Lost(reason))
     }
 }
 
-/// Replies, and stops the owner if it is unknown what the log holds. The client may have disconnected; its
-/// command was still carried out.
-fn answer<T>(
-    reply: oneshot::Sender<Result<T, EngineError>>,
-    replied: Result<T, EngineError>,
-) -> Result<(), RecordError> {
-    let lost = match &replied {
-        Err(EngineError::Lost(reason)) => Some(RecordError::Lost(reason.clone())),
-        _ => None,
-    };
-    reply.send(replied).ok();
-    lost.map_or(Ok(()), Err)
+/// The state of a generation, for whoever sent a command about it.
+pub(super) fn receipt(state: Option<&Conversation>, generation: Option<&GenerationId>) -> Receipt {
+    match state.zip(generation).and_then(|(state, id)| state.generation(id)) {
+        Some(generation) => Receipt {
+            status: generation.status(),
+            message: generation.message.clone(),
+            attempt: generation.progress.attempt,
+            produced: generation.progress.produced,
+            approvals: generation.progress.approvals.iter().map(|asked| asked.shown()).collect(),
+        },
+        None => Receipt::empty(),
+    }
 }
 
 impl From<RecordError> for EngineError {
     fn from(error: RecordError) -> EngineError {
         match error {
             RecordError::Unavailable(reason) => EngineError::Unavailable(reason),
-            RecordError::Lost(reason) => EngineError::Lost(reason),
+            lost @ (RecordError::Lost(_)
+            | RecordError::Fenced(_)
+            | RecordError::Lapsed
+            | RecordError::OverLimit(_)) => EngineError::Lost(lost.to_string()),
         }
     }
 }

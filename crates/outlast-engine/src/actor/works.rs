@@ -4,6 +4,7 @@
 use std::future::Future;
 
 use outlast_core::{Effect, Report};
+use outlast_store::fault;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -45,6 +46,7 @@ impl Teller {
 
     /// The effect is done.
     pub(crate) async fn finish(self, report: Report) {
+        fault::point("work.done");
         self.send(report, true).await;
     }
 
@@ -66,6 +68,10 @@ impl Works {
         self.running.retain(|work| wanted.contains(&work.effect));
     }
 
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_empty()
+    }
+
     pub(super) fn has(&self, effect: &Effect) -> bool {
         self.running.iter().any(|work| work.effect == *effect)
     }
@@ -80,7 +86,7 @@ impl Works {
         shared.spawn(async move {
             tokio::select! {
                 () = stopped.cancelled() => {}
-                () = task => {}
+                () = async { fault::point("work.begun"); task.await } => {}
             }
         });
         self.running.push(Work { effect, _ends_with_this: stop.drop_guard() });

@@ -1,8 +1,8 @@
 //! The owner's side effects: it calls the model, reads the answer, and reports to the core what happened.
 
 use outlast_core::{
-    CallEnd, Conversation, Failure, FailureClass, Generation, GenerationId, Message, MessageId, Prompt,
-    Report, Seq, Sources, Streamed, context, observe,
+    CallEnd, Conversation, Effect, Failure, FailureClass, Generation, GenerationId, Message, MessageId,
+    NotificationId, Prompt, Report, Seq, Sources, Streamed, context, observe,
 };
 use outlast_store::{Newest, StoreError, Table, fault};
 
@@ -11,9 +11,9 @@ use crate::call::Call;
 use crate::documents::{message_key, to_message, to_prompt};
 use crate::engine::Shared;
 use crate::journal::RecordError;
+use crate::notifications::{Notification, make};
 use crate::pace::Paced;
 use crate::reading::readable;
-use crate::tools::Tool;
 
 /// How much of the transcript is read for one call: more than any model accepts.
 const CONTEXT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -32,7 +32,11 @@ impl Actor {
                 self.store_again = Some(now.after(STORE_WAIT));
                 Ok(())
             }
-            other => other,
+            Ok(()) => {
+                self.shared.figures.reported(&report);
+                Ok(())
+            }
+            lost => lost,
         }
     }
 
@@ -46,7 +50,8 @@ impl Actor {
             end: gulp.end,
             new_message: self.new_message(),
         };
-        if streamed.end.is_some() {
+        if let Some(end) = &streamed.end {
+            self.shared.figures.call_ended(end);
             self.call = None;
         }
         self.report(Report::Streamed(streamed)).await
@@ -71,18 +76,22 @@ impl Actor {
         let read =
             async { Ok((history(&self.shared, state, run).await?, prompt(&self.shared, state, run).await?)) };
         let stream = match read.await {
+            // While the history was read, this process may have been stopped for longer than its lease.
+            Ok(_) if !self.shared.lease.is_safe_since(self.lapses) => {
+                self.store_again = Some(self.shared.clock.now().after(STORE_WAIT));
+                return Ok(());
+            }
             Ok((messages, prompt)) => {
                 let sources = Sources {
                     messages: &messages,
                     limit: settings.history_messages,
                     prompt,
                     prefill: settings.rules.prefill.contains(&run.brief.model),
-                    budget: None,
+                    budget: self.shared.models.context_bytes(&run.brief.model),
                 };
                 let mut context = context(state, run, sources);
-                context
-                    .tools
-                    .extend(run.brief.tools.iter().filter_map(|name| Tool::named(name)).map(Tool::spec));
+                let offered = run.brief.tools.iter().filter_map(|name| settings.toolbox.spec(name));
+                context.tools.extend(offered);
                 self.shared.models.call(&run.brief.model, context)
             }
             Err(StoreError::Unavailable(reason)) => {
@@ -106,6 +115,17 @@ impl Actor {
         let paced = Paced::new(self.shared.pace.clone());
         self.call = Some(Call::new(run.id.clone(), run.progress.attempt, stream, idle, paced));
         Ok(())
+    }
+
+    /// Tells the user what the conversation owes them.
+    pub(super) fn notify(&mut self, id: NotificationId, effect: Effect) {
+        let Some(state) = &self.state else { return };
+        let Some(notification) = Notification::owed_by(state, &id) else { return };
+        let (shared, user) = (self.shared.clone(), state.user.clone());
+        self.works.start(&self.shared, effect, |teller| async move {
+            make(shared, user, notification).await;
+            teller.finish(Report::Notified { notification: id }).await;
+        });
     }
 
     pub(super) async fn timer_rang(&mut self) -> Result<(), RecordError> {

@@ -1,8 +1,8 @@
 //! Where blobs and records are: a folder, or a bucket. One prefix for each conversation:
-//! `<conversation>/blobs/ab/abcd…` and `<conversation>/checkpoints/<id>`.
+//! `<conversation>/blobs/ab/abcd…`, `<conversation>/checkpoints/<id>` and `<conversation>/outputs/…`.
 //!
-//! Conversations share nothing. Equal files of two users are stored twice, so nobody can find out by a hash
-//! what another user has, and deleting a conversation is deleting a prefix.
+//! Conversations share nothing. Equal files of two users are stored twice, so a hash reveals nothing about what another
+//! user has, and deleting a conversation means deleting a prefix.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -15,12 +15,13 @@ use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::{Path, PathPart};
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
+use outlast_core::GenerationId;
 
-use super::CheckpointError;
 use super::error::blocking;
 use super::hash::ContentHash;
 use super::limits::{LISTING_BYTES_MAX, RECORD_BYTES_MAX};
 use super::tree::{ChunkRef, Record, VERSION};
+use super::{CheckpointError, OutputOf};
 
 /// Level 1: checkpoints are taken between two steps of an agent, and somebody waits.
 const COMPRESSION: i32 = 1;
@@ -37,7 +38,7 @@ pub(super) struct Storage {
 
 impl Storage {
     pub(super) fn folder(folder: &std::path::Path) -> Result<Storage, CheckpointError> {
-        // Whatever agents write ends up here: it is nobody else's business on this machine.
+        // Everything that agents write ends up here, so no other user of this machine may read it.
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let files =
             || LocalFileSystem::new_with_prefix(folder).map(|files| files.with_automatic_cleanup(true));
@@ -52,8 +53,13 @@ impl Storage {
         Ok(Storage { firm: bucket.clone(), lazy: bucket, prefix: Path::parse(prefix)?, folder: None })
     }
 
+    #[cfg(test)]
+    pub(super) fn store(store: Arc<dyn ObjectStore>) -> Storage {
+        Storage { firm: store.clone(), lazy: store, prefix: Path::ROOT, folder: None }
+    }
+
     pub(super) fn conversation(&self, id: &str) -> Area {
-        // An empty name would make the prefix of everybody this conversation's prefix.
+        // With an empty name, the prefix would cover all conversations.
         let id = if id.is_empty() { "%" } else { id };
         Area { storage: self.clone(), prefix: self.prefix.clone().join(PathPart::from(id)) }
     }
@@ -89,6 +95,32 @@ impl Area {
 
     pub(super) fn record(&self, id: &str) -> Path {
         self.records().join(PathPart::from(id))
+    }
+
+    /// What tools of a generation wrote.
+    pub(super) fn outputs(&self, generation: &GenerationId) -> Path {
+        self.prefix.clone().join("outputs").join(PathPart::from(generation.as_str()))
+    }
+
+    /// An object of one tool's output.
+    pub(super) fn output(&self, of: &OutputOf, name: &str) -> Path {
+        self.outputs(&of.generation).join(PathPart::from(of.execution.as_str())).join(name)
+    }
+
+    /// Durable when it returns.
+    pub(super) async fn put(&self, path: &Path, content: Bytes) -> Result<(), CheckpointError> {
+        self.storage.firm.put(path, PutPayload::from(content)).await?;
+        Ok(())
+    }
+
+    /// An object of at most `max` bytes, if there is one.
+    pub(super) async fn get(&self, path: &Path, max: u64) -> Result<Option<Bytes>, CheckpointError> {
+        match self.storage.firm.get(path).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+            Ok(found) if found.meta.size > max => Err(CheckpointError::limit("a stored object", max)),
+            Ok(found) => Ok(Some(found.bytes().await?)),
+        }
     }
 
     pub(super) async fn write_blob(
@@ -184,7 +216,7 @@ impl Area {
         Ok(self.list(&self.records()).try_collect().await?)
     }
 
-    /// What is gone already is no error.
+    /// An object that is already gone is not an error.
     pub(super) async fn delete(&self, paths: Vec<Path>) -> Result<(), CheckpointError> {
         let paths = stream::iter(paths).map(Ok).boxed();
         let mut deleted = self.storage.firm.delete_stream(paths);
@@ -227,7 +259,7 @@ pub(super) fn pack(content: &[u8]) -> Result<Bytes, CheckpointError> {
 }
 
 /// Never writes more than `size` bytes, whatever the compressed data claims.
-fn unpack(packed: &[u8], hash: ContentHash, size: usize) -> Result<Bytes, CheckpointError> {
+pub(super) fn unpack(packed: &[u8], hash: ContentHash, size: usize) -> Result<Bytes, CheckpointError> {
     let damaged = |why: &str| CheckpointError::Damaged(format!("blob {hash} {why}"));
     let content =
         zstd::bulk::decompress(packed, size).map_err(|_| damaged("is larger than declared or not zstd"))?;
@@ -235,7 +267,7 @@ fn unpack(packed: &[u8], hash: ContentHash, size: usize) -> Result<Bytes, Checkp
         return Err(damaged("is smaller than declared"));
     }
     if ContentHash::of(&content) != hash {
-        return Err(damaged("does not have the content that its name says"));
+        return Err(damaged("does not match its hash"));
     }
     Ok(content.into())
 }

@@ -12,8 +12,9 @@ use super::limits::Limits;
 use super::load::{Budget, load_listing};
 use super::tree::{Entry, FileNode, ListingRef, Node};
 use super::{CheckpointError, FileKind, FileVersion};
+use crate::file_names::shown;
 
-/// A file or link that is not the same in both. A change of only the time is none.
+/// A file or link that differs between the two. A different time alone does not count.
 #[derive(Clone, Debug)]
 pub struct Difference {
     pub path: PathBuf,
@@ -33,7 +34,7 @@ impl Difference {
     }
 
     pub fn changed_file(&self) -> ChangedFile {
-        ChangedFile { path: self.path.to_string_lossy().into_owned(), change: self.change() }
+        ChangedFile { path: shown(&self.path), change: self.change() }
     }
 }
 
@@ -45,7 +46,7 @@ struct Pair {
     after: Option<ListingRef>,
 }
 
-/// In the order of paths. Without `before`, everything was added.
+/// Ordered by path. Without `before`, everything was added.
 pub(super) async fn compare(
     area: &Area,
     limits: &Limits,

@@ -6,6 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use similar::TextDiff;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use super::CheckpointError;
 use super::blobs::Area;
@@ -17,18 +19,24 @@ use super::files::{FileContent, FileKind, FileVersion};
 const FILES_MAX: usize = 500;
 /// Larger files are mentioned but not compared.
 const FILE_BYTES_MAX: u64 = 512 << 10;
-/// Of the diff of one file, so that a lock file does not hide the rest.
+/// The maximum size of the diff of one file, so that a lock file does not hide the rest.
 const FILE_DIFF_BYTES_MAX: usize = 128 << 10;
-/// Of the whole diff: what a browser still shows without effort.
+/// The maximum size of the whole diff, which a browser can still show easily.
 const DIFF_BYTES_MAX: usize = 1 << 20;
-/// After this, the comparison of a file settles for a longer diff than necessary.
+/// After this time, comparing a file settles for a longer diff than necessary.
 const FILE_TIME_MAX: Duration = Duration::from_millis(500);
+/// After this time, the files that are left are only counted: 500 files that are hard to compare would take minutes.
+const DIFF_TIME_MAX: Duration = Duration::from_secs(3);
+/// How many diffs are made at the same time. The rest wait, so that they cannot take all processors.
+static TURNS: Semaphore = Semaphore::const_new(4);
 
 pub(super) async fn diff(area: &Area, differences: Vec<Difference>) -> Result<String, CheckpointError> {
-    let mut text = String::new();
+    let _turn = TURNS.acquire().await.expect("the semaphore is never closed");
+    let (mut text, begun) = (String::new(), Instant::now());
     let count = differences.len();
     for (shown, difference) in differences.into_iter().enumerate() {
-        if shown == FILES_MAX || text.len() > DIFF_BYTES_MAX - FILE_DIFF_BYTES_MAX {
+        let is_large = shown == FILES_MAX || text.len() > DIFF_BYTES_MAX - FILE_DIFF_BYTES_MAX;
+        if is_large || begun.elapsed() > DIFF_TIME_MAX {
             push(&mut text, format_args!("[{} more changed files are not shown]\n", count - shown));
             break;
         }
@@ -105,7 +113,7 @@ fn diff_sides(path: &Path, before: Option<&Side>, after: Option<&Side>) -> Strin
     }
     let lines = |side: Option<&Side>| side.and_then(Side::text).unwrap_or_default().to_owned();
     let (before_text, after_text) = (lines(before), lines(after));
-    // Only \n ends a line, as in git; a lone \r would tear a line of the diff in two.
+    // Only \n ends a line, as in git; a lone \r must not split a line of the diff.
     let before_lines: Vec<&str> = before_text.split_inclusive('\n').collect();
     let after_lines: Vec<&str> = after_text.split_inclusive('\n').collect();
     let compared = TextDiff::configure()
@@ -131,7 +139,7 @@ fn push(text: &mut String, what: std::fmt::Arguments<'_>) {
     text.write_fmt(what).expect("writing to a string cannot fail");
 }
 
-/// A path as git writes it: in quotes, with escapes, if it holds anything that could be taken for more.
+/// A path as git writes it: quoted and escaped if it contains special characters.
 fn quoted(side: &str, path: &Path) -> String {
     let bytes = path.as_os_str().as_encoded_bytes();
     let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && !b"\"\\".contains(byte);

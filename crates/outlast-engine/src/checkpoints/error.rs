@@ -4,7 +4,7 @@ use std::io;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// There is no such checkpoint, or no such file in it.
+    /// The checkpoint, or the file in it, does not exist.
     #[error("{0} not found")]
     NotFound(String),
     /// What is stored is not what was taken: a wrong hash, a missing blob, or a tree that no workspace can
@@ -20,7 +20,7 @@ pub enum CheckpointError {
     /// The workspace could not be read or written.
     #[error("workspace: {0}")]
     Workspace(#[from] io::Error),
-    /// The storage failed. The former checkpoints are intact; try again later.
+    /// The storage failed. Earlier checkpoints are intact; retry later.
     #[error("checkpoint storage: {0}")]
     Storage(#[from] object_store::Error),
     /// The server is stopping, or the work took longer than allowed. Nothing was promised.
@@ -35,7 +35,7 @@ impl From<object_store::path::Error> for CheckpointError {
 }
 
 impl CheckpointError {
-    /// Whether trying again is pointless.
+    /// Whether a retry would fail in the same way.
     pub fn is_final(&self) -> bool {
         match self {
             CheckpointError::NotFound(_)

@@ -14,6 +14,7 @@ use super::hash::ContentHash;
 use super::limits::Limits;
 use super::load::{load_listing, load_tree};
 use super::tree::{ChunkRef, FileNode, Node};
+use crate::file_names::shown;
 
 /// What a file was at a checkpoint.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -39,7 +40,7 @@ pub enum FileKind {
 }
 
 fn as_text<S: serde::Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(&path.display())
+    serializer.serialize_str(&shown(path))
 }
 
 #[derive(Clone, Debug)]
@@ -94,7 +95,7 @@ pub(super) async fn open(
     id: &str,
     path: &Path,
 ) -> Result<FileContent, CheckpointError> {
-    let missing = || CheckpointError::NotFound(format!("file {}", path.display()));
+    let missing = || CheckpointError::NotFound(format!("file {}", shown(path)));
     let steps: Option<Vec<&OsStr>> = path
         .components()
         .map(|step| match step {

@@ -31,12 +31,12 @@ impl Default for Limits {
 /// Larger files are stored in chunks of this size, so that nothing larger is ever held in memory, and a log
 /// that grows costs only its new chunks.
 pub(super) const CHUNK_BYTES: usize = 4 << 20;
-/// Of one directory's listing before compression: 100,000 names of ordinary length.
+/// The maximum size of one directory's listing before compression: 100,000 names of ordinary length.
 pub(super) const LISTING_BYTES_MAX: u64 = 32 << 20;
-/// Of a checkpoint's record: it holds paths of changed files and what git printed, both cut short.
+/// The maximum size of a checkpoint's record, which holds paths of changed files and git's output, both shortened.
 pub(super) const RECORD_BYTES_MAX: u64 = 1 << 20;
 /// Linux's NAME_MAX.
-pub(super) const NAME_BYTES_MAX: usize = 255;
-/// Transfers under way for one checkpoint. Enough to overlap disk or network waits, and together at most
-/// 64 MiB of chunks.
+pub(crate) const NAME_BYTES_MAX: usize = 255;
+/// Concurrent transfers for one checkpoint: enough to overlap disk or network waits, and at most 64 MiB of chunks
+/// together.
 pub(super) const TRANSFERS_MAX: usize = 8;

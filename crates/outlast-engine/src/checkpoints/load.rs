@@ -61,13 +61,15 @@ pub(super) async fn load_tree(
         level = below;
     }
     if (files, budget.bytes) != (record.files, record.bytes) {
-        return Err(CheckpointError::Damaged("its record counts other files than its tree has".to_owned()));
+        return Err(CheckpointError::Damaged(
+            "its record and its tree disagree about the number of files".to_owned(),
+        ));
     }
     Ok(tree)
 }
 
-/// Counts what a tree unfolds to. A few listings that name each other many times over are small in storage
-/// and endless in a workspace.
+/// Counts the files that a tree expands to. A few listings that refer to each other many times are small in storage but
+/// enormous in a workspace.
 pub(super) struct Budget<'a> {
     limits: &'a Limits,
     entries: usize,

@@ -13,13 +13,16 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat,
-    futimens, mkdirat, open, openat2, readlinkat, statat, symlinkat, unlinkat, utimensat,
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat,
+    futimens, mkdirat, open, openat2, readlinkat, renameat, statat, symlinkat, unlinkat, utimensat,
 };
 
 use super::workspace::{Attributes, Found, FoundKind, NewFile, OpenFile, Stat, Workspace};
 
 const NANOS: i64 = 1_000_000_000;
+/// Modes of what a person puts there: what most systems give new files and folders.
+const FILE_MODE: u32 = 0o644;
+const FOLDER_MODE: u32 = 0o755;
 
 pub struct LocalWorkspace {
     root: OwnedFd,
@@ -122,6 +125,41 @@ impl Workspace for LocalWorkspace {
         Ok(futimens(&fd, &times(attributes.modified))?)
     }
 
+    fn put_file(&self, path: &Path, content: &[u8]) -> io::Result<bool> {
+        let folders: Vec<&Path> =
+            path.ancestors().skip(1).filter(|path| !path.as_os_str().is_empty()).collect();
+        for folder in folders.into_iter().rev() {
+            match self.make_directory(folder) {
+                Ok(()) => {
+                    let (mode, modified) = (FOLDER_MODE, self.now());
+                    self.set_attributes(folder, Attributes { mode, modified })?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let (above, name) = self.above(path)?;
+        let before = match statat(&above, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile => {
+                Some(stat_of(&stat).mode)
+            }
+            Ok(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+            Err(rustix::io::Errno::NOENT) => None,
+            Err(error) => return Err(error.into()),
+        };
+        // Written beside the workspace, where no program can get at it, and then moved in as a whole.
+        let draft = self.index.with_extension("put");
+        std::fs::write(&draft, content)?;
+        std::fs::set_permissions(&draft, Permissions::from_mode(before.unwrap_or(FILE_MODE)))?;
+        renameat(CWD, &draft, above, name)?;
+        Ok(before.is_some())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let (above, name) = self.above(path)?;
+        Ok(unlinkat(above, name, AtFlags::empty())?)
+    }
+
     fn clear(&self) -> io::Result<()> {
         self.clear_directory(Path::new(""))
     }
@@ -145,8 +183,8 @@ impl LocalWorkspace {
     fn clear_directory(&self, path: &Path) -> io::Result<()> {
         let fd = match self.directory(path) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                // Ours, but with a mode that keeps even its owner out. A handle that only names the
-                // directory can still be had; changing the mode by name could follow a link.
+                // Our own directory, but with a mode that keeps even its owner out. A path-only handle can still be opened;
+                // changing the mode by name could follow a link.
                 let named = self.resolve(path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
                 let handle = format!("/proc/self/fd/{}", named.as_raw_fd());
                 std::fs::set_permissions(handle, Permissions::from_mode(0o700))?;

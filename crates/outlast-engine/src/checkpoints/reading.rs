@@ -10,8 +10,7 @@ use super::tree::FileNode;
 use super::uploads::{Packed, Uploads};
 use super::workspace::{OpenFile, Stat, Workspace};
 
-/// A file that is being read. The content that comes out is that of the bytes that were read, whatever the
-/// file has become meanwhile.
+/// A file that is being read. The result is exactly the bytes that were read, even if the file changes meanwhile.
 pub(super) struct Reading {
     file: Box<dyn OpenFile>,
     /// As it was before the first byte was read.
@@ -23,7 +22,7 @@ pub(super) struct Reading {
 }
 
 pub(super) enum Step {
-    /// Write the blob, if there is one, then go on.
+    /// Write the blob, if there is one, then continue.
     Chunk {
         reading: Box<Reading>,
         blob: Option<Packed>,

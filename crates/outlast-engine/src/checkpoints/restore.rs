@@ -15,6 +15,7 @@ use super::load::{Loaded, load_tree};
 use super::tree::{FileNode, Node};
 use super::workspace::{Attributes, Workspace};
 use super::{CheckpointError, Restore, Restored};
+use crate::file_names::shown;
 
 /// The tree is read and checked as a whole before anything is written. If writing fails after that, the
 /// workspace is cleared.
@@ -84,7 +85,7 @@ async fn write_file(
             None => bytes::Bytes::new(),
         };
         if bytes.is_empty() && content.hash != ContentHash::of(b"") {
-            return Err(CheckpointError::Damaged(format!("{} is empty and should not be", path.display())));
+            return Err(CheckpointError::Damaged(format!("{} is empty and should not be", shown(&path))));
         }
         return blocking(move || {
             let mut file = workspace.make_file(&path)?;
@@ -107,7 +108,7 @@ async fn write_file(
     if ContentHash::from(whole.finalize()) != content.hash {
         return Err(CheckpointError::Damaged(format!(
             "the chunks of {} are not its content",
-            loaded.path.display()
+            shown(&loaded.path)
         )));
     }
     blocking(move || Ok(file.finish(attributes)?)).await

@@ -11,8 +11,10 @@ use object_store::ObjectMeta;
 use object_store::path::Path;
 use outlast_core::Timestamp;
 use outlast_store::fault;
+use tokio::sync::RwLockWriteGuard;
 
 use super::blobs::Area;
+use super::gates::Sweep;
 use super::hash::ContentHash;
 use super::limits::Limits;
 use super::load::load_listing;
@@ -22,37 +24,36 @@ use super::{CheckpointError, Keep, Swept};
 /// Whatever is younger stays. An owner that lost its conversation and does not know it yet may run this with an
 /// old list, while the new owner takes checkpoints.
 const GRACE: Duration = Duration::from_secs(60 * 60);
-/// Objects that are removed at once: well below a second in a folder, one request to a bucket.
+/// Objects that are removed at once: well below a second in a folder, one request to a bucket. A checkpoint waits for no
+/// more than that.
 const STEP: usize = 1_000;
 
-pub(super) async fn keep(area: &Area, limits: &Limits, request: &Keep<'_>) -> Result<Swept, CheckpointError> {
-    let kept: HashSet<Path> = request.ids.iter().map(|id| area.record(id)).collect();
-    let mut swept = Swept::default();
-    let mut dropped = Vec::new();
-    for record in area.list_records().await? {
-        if !kept.contains(&record.location) && is_old(&record, request.now) {
-            swept.checkpoints += 1;
-            dropped.push(record.location);
-        }
+pub(super) async fn keep(
+    area: &Area,
+    limits: &Limits,
+    sweep: &Sweep<'_>,
+    request: &Keep<'_>,
+) -> Result<Swept, CheckpointError> {
+    let mut swept = Swept { unfinished: true, ..Swept::default() };
+    let Some(dropped) = request.stop.run_until_cancelled(dropped(area, request)).await else {
+        return Ok(swept);
+    };
+    for dropped in dropped?.chunks(STEP) {
+        let Some(_alone) = step(sweep, request) else { return Ok(swept) };
+        swept.checkpoints += dropped.len() as u64;
+        area.delete(dropped.to_vec()).await?;
     }
-    area.delete(dropped).await?;
     fault::point("keep.dropped");
 
-    let mut needed = HashSet::new();
-    for record in area.list_records().await? {
-        let marked = mark(area, limits, &record.location, &mut needed).await;
-        match marked {
-            // Half of a checkpoint that was given up, or removed since: nobody can restore it.
-            Err(
-                CheckpointError::Damaged(_) | CheckpointError::Storage(object_store::Error::NotFound { .. }),
-            ) if !kept.contains(&record.location) => {}
-            marked => marked?,
-        }
-    }
+    let Some(needed) = request.stop.run_until_cancelled(needed(area, limits, request)).await else {
+        return Ok(swept);
+    };
+    let needed = needed?;
     fault::point("keep.marked");
 
     let mut blobs = area.list(&area.blobs()).try_chunks(STEP);
     while let Some(blobs) = blobs.try_next().await.map_err(|error| error.1)? {
+        let Some(_alone) = step(sweep, request) else { return Ok(swept) };
         let mut unneeded = Vec::new();
         for blob in blobs {
             let hash = blob.location.filename().and_then(ContentHash::parse);
@@ -65,7 +66,42 @@ pub(super) async fn keep(area: &Area, limits: &Limits, request: &Keep<'_>) -> Re
         area.delete(unneeded).await?;
         fault::point("keep.swept");
     }
-    Ok(swept)
+    Ok(Swept { unfinished: false, ..swept })
+}
+
+fn step<'a>(sweep: &'a Sweep<'_>, request: &Keep<'_>) -> Option<RwLockWriteGuard<'a, ()>> {
+    sweep.step().filter(|_| !request.stop.is_cancelled())
+}
+
+/// The records that go.
+async fn dropped(area: &Area, request: &Keep<'_>) -> Result<Vec<Path>, CheckpointError> {
+    let kept = kept(area, request);
+    let goes = |record: &ObjectMeta| !kept.contains(&record.location) && is_old(record, request.now);
+    let records = area.list_records().await?.into_iter().filter(goes);
+    Ok(records.map(|record| record.location).collect())
+}
+
+/// The blobs of all remaining checkpoints.
+async fn needed(
+    area: &Area,
+    limits: &Limits,
+    request: &Keep<'_>,
+) -> Result<HashSet<ContentHash>, CheckpointError> {
+    let (kept, mut needed) = (kept(area, request), HashSet::new());
+    for record in area.list_records().await? {
+        match mark(area, limits, &record.location, &mut needed).await {
+            // Half of a checkpoint that was given up, or removed since: nobody can restore it.
+            Err(
+                CheckpointError::Damaged(_) | CheckpointError::Storage(object_store::Error::NotFound { .. }),
+            ) if !kept.contains(&record.location) => {}
+            marked => marked?,
+        }
+    }
+    Ok(needed)
+}
+
+fn kept(area: &Area, request: &Keep<'_>) -> HashSet<Path> {
+    request.ids.iter().map(|id| area.record(id)).collect()
 }
 
 fn is_old(object: &ObjectMeta, now: Timestamp) -> bool {

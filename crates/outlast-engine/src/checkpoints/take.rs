@@ -28,7 +28,7 @@ pub(super) async fn take(area: &Area, limits: &Limits, request: &Take) -> Result
     let index = Arc::new(Index::open(area, request.conversation.as_str(), bytes).await?);
     let is_built_on_another = index.base.is_some();
     match take_upon(area, limits, request, index).await {
-        // The former checkpoint cannot be read, so what it is said to have stored counts for nothing.
+        // The last checkpoint cannot be read, so its blobs cannot be relied on.
         Err(CheckpointError::Damaged(_)) if is_built_on_another => {
             take_upon(area, limits, request, Arc::new(Index::default())).await
         }
@@ -123,7 +123,7 @@ async fn store_files(
     Ok(())
 }
 
-/// The inner error is a file that cannot be read; the checkpoint goes on without it.
+/// The inner error is a file that cannot be read; the checkpoint leaves it out.
 async fn store_file(
     path: PathBuf,
     request: &Take,

@@ -1,8 +1,8 @@
 //! A checkpoint as it is stored: listings of directories, each a blob that names the blobs below it, and a
 //! record that names the root.
 //!
-//! Everything here is read back from storage, so nothing is believed: a listing that no workspace could have
-//! produced is refused before a single file is written.
+//! All of it is read back from storage and not trusted: a listing that no workspace could have produced is refused before
+//! any file is written.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -71,7 +71,7 @@ impl<'de> Deserialize<'de> for Name {
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
     pub(super) name: Name,
-    /// Permission bits only: set-user-id and its relatives are not kept.
+    /// Permission bits only; set-user-id and similar bits are dropped.
     pub(super) mode: u32,
     /// Nanoseconds since 1970.
     pub(super) modified: i64,
@@ -213,8 +213,8 @@ fn is_plain_name(name: &[u8]) -> bool {
 
 /// Whether a link in a directory at `depth` (0 is the workspace itself) leads to a place in the workspace.
 ///
-/// `..` may stand only at the front. After a name it could undo another link instead of a directory, and two
-/// harmless links together would lead outside.
+/// `..` is allowed only at the start. After a name it could step out of another link's target instead of a directory, and
+/// two harmless links together would lead outside.
 pub(super) fn stays_inside(target: &[u8], depth: usize) -> bool {
     if target.is_empty() || target[0] == b'/' || target.contains(&0) || target.len() > 4_095 {
         return false;

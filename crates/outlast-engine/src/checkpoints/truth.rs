@@ -1,4 +1,4 @@
-//! What was true of the workspace when a checkpoint was taken.
+//! The state of the workspace when a checkpoint was taken.
 
 use std::path::Path;
 
@@ -6,15 +6,20 @@ use outlast_core::ChangedFile;
 use serde::{Deserialize, Serialize};
 
 use super::Difference;
+use crate::file_names::shown;
 
-/// Of what git printed. Two screens; the model asks again if it needs more.
+/// How much of git's output is kept: about two screens. The model can ask for more.
 const GIT_BYTES_MAX: usize = 16 << 10;
 /// Paths that are named; the rest are counted.
 const PATHS_MAX: usize = 200;
+/// How long the named paths may be together. They are part of an event.
+const PATHS_BYTES_MAX: usize = 64 << 10;
 /// Names of things left out of a checkpoint that are kept as examples.
 const EXAMPLES_MAX: usize = 20;
+/// How many of them a sentence names.
+const EXAMPLES_NAMED_MAX: usize = 5;
 
-/// Recorded with a checkpoint and told to the model after a crash.
+/// Recorded with a checkpoint, and given to the model after a crash.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Truth {
@@ -61,8 +66,12 @@ pub struct Changes {
 
 impl Changes {
     pub(super) fn of(differences: &[Difference]) -> Changes {
-        let files = differences.iter().take(PATHS_MAX).map(Difference::changed_file).collect();
-        Changes { files, more: differences.len().saturating_sub(PATHS_MAX) as u64 }
+        let mut room = PATHS_BYTES_MAX;
+        let fits = |file: &ChangedFile| room.checked_sub(file.path.len()).map(|left| room = left).is_some();
+        let named = differences.iter().take(PATHS_MAX).map(Difference::changed_file);
+        let files: Vec<ChangedFile> = named.take_while(fits).collect();
+        let more = differences.len().saturating_sub(files.len()) as u64;
+        Changes { files, more }
     }
 }
 
@@ -88,6 +97,20 @@ impl LeftOut {
         *self == LeftOut::default()
     }
 
+    /// For people and models: how many of each kind, and some of them. `None` if nothing was left out.
+    pub fn in_words(&self) -> Option<String> {
+        let kinds = [
+            (self.links, "links that leave the workspace"),
+            (self.special, "devices, sockets and pipes"),
+            (self.unreadable, "unreadable files and folders"),
+        ];
+        let counted = kinds.iter().filter(|(count, _)| *count > 0);
+        let counts: Vec<String> = counted.map(|(count, kind)| format!("{count} {kind}")).collect();
+        let examples = self.examples.iter().take(EXAMPLES_NAMED_MAX);
+        let examples: Vec<String> = examples.map(|example| example.escape_debug().to_string()).collect();
+        (!counts.is_empty()).then(|| format!("{} (such as {})", counts.join(", "), examples.join("; ")))
+    }
+
     pub(super) fn special(&mut self, path: &Path) {
         self.special += 1;
         self.example(path, "a device, socket or pipe");
@@ -98,7 +121,7 @@ impl LeftOut {
         self.example(path, "a link that leaves the workspace");
     }
 
-    /// Something that is gone by now needs no mention.
+    /// A file that no longer exists need not be mentioned.
     pub(super) fn unreadable(&mut self, path: &Path, error: &std::io::Error) {
         if error.kind() != std::io::ErrorKind::NotFound {
             self.unreadable += 1;
@@ -108,8 +131,37 @@ impl LeftOut {
 
     fn example(&mut self, path: &Path, why: &str) {
         if self.examples.len() < EXAMPLES_MAX {
-            let path: String = path.to_string_lossy().chars().take(200).collect();
+            let path: String = shown(path).chars().take(200).collect();
             self.examples.push(format!("{path}: {why}"));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_out_is_said_in_one_line_of_bounded_length() {
+        assert_eq!(LeftOut::default().in_words(), None);
+        let mut left_out = LeftOut::default();
+        left_out.link(Path::new("venv/bin/python"));
+        assert_eq!(
+            left_out.in_words().unwrap(),
+            "1 links that leave the workspace (such as venv/bin/python: a link that leaves the workspace)"
+        );
+        for _ in 0..1_000 {
+            left_out.special(Path::new(&"a\n".repeat(2_000)));
+        }
+        let said = left_out.in_words().unwrap();
+        assert!(said.contains("1000 devices") && said.len() < 4_096 && !said.contains('\n'), "{said}");
+    }
+
+    #[test]
+    fn named_changes_are_limited_by_bytes_and_the_rest_are_counted() {
+        let long = |n: usize| Difference { path: format!("{n:0>4096}").into(), before: None, after: None };
+        let differences: Vec<Difference> = (0..100).map(long).collect();
+        let changes = Changes::of(&differences);
+        assert_eq!((changes.files.len(), changes.more), (16, 84));
     }
 }

@@ -11,14 +11,14 @@ use super::blobs::{Area, Write, pack};
 use super::hash::ContentHash;
 use super::index::Index;
 
-/// That many blobs are made durable one by one, a few at a time. Beyond that, one sync of the whole file system
-/// is cheaper, even though it also waits for what others have written.
+/// Up to this many blobs are synced individually. Beyond that, one sync of the whole file system is cheaper, even though it
+/// also waits for what other processes have written.
 const FIRM_WRITES_MAX: u64 = 64;
 
 pub(super) struct Uploads {
     area: Area,
     index: Arc<Index>,
-    /// Blobs that somebody has begun to write, so that equal files are stored once.
+    /// Blobs whose writing has begun, so that equal files are stored once.
     begun: Mutex<HashSet<ContentHash>>,
     any_lazy: AtomicBool,
     blobs: AtomicU64,
@@ -63,7 +63,7 @@ impl Uploads {
         self.area.write_blob(blob.hash, blob.bytes, how).await
     }
 
-    /// After the last write: everything is durable when it returns.
+    /// Called after the last write. Everything is durable when it returns.
     pub(super) async fn finish(&self) -> Result<(), CheckpointError> {
         if self.any_lazy.load(Ordering::Relaxed) { self.area.sync().await } else { Ok(()) }
     }

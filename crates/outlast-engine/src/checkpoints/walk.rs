@@ -9,9 +9,10 @@ use super::limits::Limits;
 use super::tree::{FileNode, Name, stays_inside};
 use super::workspace::{Found, FoundKind, Stat, Workspace};
 use super::{CheckpointError, LeftOut};
+use crate::file_names::shown;
 
-/// A workspace on its way to a checkpoint. Parents stand before their children, the workspace first.
-/// Only directories know their path: a tree may have many files.
+/// A workspace on its way to a checkpoint. Parents come before their children, the workspace first. Only directories
+/// store their path, because a tree may have many files.
 pub(super) struct Draft {
     pub(super) directories: Vec<DraftDirectory>,
     pub(super) left_out: LeftOut,
@@ -45,7 +46,7 @@ pub(super) enum DraftNode {
     Link {
         target: Name,
     },
-    /// Gone or unreadable by the time it was to be read.
+    /// It had disappeared or become unreadable before it was read.
     Gone,
 }
 
@@ -100,7 +101,10 @@ impl Draft {
         let DraftDirectory { path, depth, .. } = &self.directories[parent];
         let (path, depth) = (path.join(OsStr::from_bytes(&found.name)), *depth);
         if path.as_os_str().len() > limits.path_bytes {
-            return Err(CheckpointError::limit(format!("the length of {}", shown(&path)), limits.path_bytes));
+            return Err(CheckpointError::limit(
+                format!("the length of {}", cut_short(&path)),
+                limits.path_bytes,
+            ));
         }
         let node = match found.kind {
             FoundKind::File => match index.unchanged(&found.stat) {
@@ -110,7 +114,7 @@ impl Draft {
             FoundKind::Directory => {
                 if depth + 1 > limits.depth {
                     return Err(CheckpointError::limit(
-                        format!("the depth of {}", shown(&path)),
+                        format!("the depth of {}", cut_short(&path)),
                         limits.depth,
                     ));
                 }
@@ -134,11 +138,7 @@ impl Draft {
 }
 
 /// A path in a message: cut short, because it may be as long as a path can be.
-fn shown(path: &Path) -> String {
-    let text = path.to_string_lossy();
-    if text.chars().count() <= 100 {
-        text.into_owned()
-    } else {
-        text.chars().take(100).chain("…".chars()).collect()
-    }
+fn cut_short(path: &Path) -> String {
+    let text = shown(path);
+    if text.chars().count() <= 100 { text } else { text.chars().take(100).chain("…".chars()).collect() }
 }

@@ -1,4 +1,4 @@
-//! The files of a sandbox as checkpoints see them.
+//! The files of a sandbox as checkpoints, and people who change them, see them.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -14,7 +14,7 @@ pub trait Workspace: Send + Sync {
     /// What is in a directory, in any order; at most `max` entries and one more if there are more.
     fn list(&self, directory: &Path, max: usize) -> io::Result<Vec<Found>>;
 
-    /// Opens a regular file. Anything else is `NotFound`, and nothing waits for a writer on the other side.
+    /// Opens a regular file. Anything else is `NotFound`, and opening a pipe does not block.
     fn open(&self, file: &Path) -> io::Result<Box<dyn OpenFile>>;
 
     /// The directory above exists.
@@ -27,6 +27,14 @@ pub trait Workspace: Send + Sync {
 
     /// Of a directory or, except for the mode, of a link.
     fn set_attributes(&self, path: &Path, attributes: Attributes) -> io::Result<()>;
+
+    /// Creates a file or replaces it as a whole, with the folders above it. Programs in the sandbox never see a part of
+    /// it. A file that is replaced keeps its mode. `false`: there was none before. Something else than a file by that
+    /// name is `AlreadyExists`. One call at a time.
+    fn put_file(&self, path: &Path, content: &[u8]) -> io::Result<bool>;
+
+    /// Removes a file, or a link itself. A folder is `IsADirectory`.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
 
     /// Removes everything in the workspace, whatever its mode.
     fn clear(&self) -> io::Result<()>;

@@ -92,6 +92,9 @@ impl Dialect for Messages {
     }
 }
 
+/// Begins the signature of thinking that the provider does not show. No other signature has a colon: they are base64.
+const REDACTED: &str = "redacted:";
+
 impl Messages {
     fn told(&mut self, event: Event<'_>, out: &mut Out) {
         match event.kind.0.as_ref() {
@@ -120,10 +123,12 @@ impl Messages {
         if let Some(text) = block.thinking {
             out.text(TextKind::Thinking, &text.0);
         }
+        let kind = block.kind.as_ref().map(|kind| &*kind.0);
+        if let (Some("redacted_thinking"), Some(data)) = (kind, &block.data) {
+            out.signature(format!("{REDACTED}{}", data.0));
+        }
         // Tools that the provider runs itself have other block types and are ignored.
-        if let (Some("tool_use"), Some(id), Some(name)) =
-            (block.kind.as_ref().map(|kind| &*kind.0), block.id, block.name)
-        {
+        if let (Some("tool_use"), Some(id), Some(name)) = (kind, block.id, block.name) {
             self.calls.begin(index, &id.0, &name.0, out);
             if let Some(Value::Object(input)) = block.input.filter(|input| *input != serde_json::json!({})) {
                 self.calls.more(index, &Value::Object(input).to_string(), out);
@@ -137,6 +142,9 @@ impl Messages {
         }
         if let Some(text) = delta.thinking {
             out.text(TextKind::Thinking, &text.0);
+        }
+        if let Some(signature) = delta.signature {
+            out.signature(signature.0.into_owned());
         }
         if let Some(arguments) = delta.partial_json {
             self.calls.more(index, &arguments.0, out);
@@ -194,6 +202,9 @@ struct Block<'a> {
     text: Option<Text<'a>>,
     #[serde(borrow, default)]
     thinking: Option<Text<'a>>,
+    /// Of thinking that the provider does not show.
+    #[serde(borrow, default)]
+    data: Option<Text<'a>>,
     #[serde(borrow, default)]
     id: Option<Text<'a>>,
     #[serde(borrow, default)]
@@ -208,6 +219,8 @@ struct Delta<'a> {
     text: Option<Text<'a>>,
     #[serde(borrow, default)]
     thinking: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    signature: Option<Text<'a>>,
     #[serde(borrow, default)]
     partial_json: Option<Text<'a>>,
     #[serde(borrow, default)]

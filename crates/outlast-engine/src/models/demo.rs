@@ -1,5 +1,5 @@
-//! A model that needs no key: it tells what Outlast does, at the pace of a person reading, and shows it with tools
-//! where the user asks for that.
+//! A model that needs no key. It describes what Outlast does, at reading speed, and demonstrates tools if the user asks
+//! for that.
 
 mod agent;
 
@@ -47,7 +47,7 @@ impl Model for DemoModel {
         let usage = Piece::Usage { input_tokens, output_tokens: words.len() as u64 };
         let said = words.into_iter().map(|text| Piece::Text { kind: TextKind::Answer, text, chunks: 1 });
         let reason = if calls.is_empty() { "stop" } else { "tool_calls" };
-        let round = context.messages.len(); // a demo that is called again names its calls anew
+        let round = context.messages.len(); // so each call of the demo uses new ids
         let asks = calls.into_iter().enumerate().map(move |(place, (name, input))| Piece::ToolCall {
             id: format!("call_{round}_{place}"),
             name: name.to_owned(),

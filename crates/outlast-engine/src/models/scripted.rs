@@ -1,7 +1,7 @@
 //! A model that plays scripts, for tests and simulations.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::stream::{StreamExt, unfold};
@@ -32,11 +32,13 @@ pub enum Step {
 pub struct ScriptedModel {
     scripts: Mutex<Vec<Script>>,
     calls: AtomicUsize,
+    /// Each call that has not been dropped holds a copy.
+    live: Arc<()>,
 }
 
 impl ScriptedModel {
     pub fn new(scripts: Vec<Script>) -> ScriptedModel {
-        ScriptedModel { scripts: Mutex::new(scripts), calls: AtomicUsize::new(0) }
+        ScriptedModel { scripts: Mutex::new(scripts), calls: AtomicUsize::new(0), live: Arc::default() }
     }
 
     /// A model that always says these words, with a pause before each.
@@ -53,6 +55,11 @@ impl ScriptedModel {
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
+
+    /// How many calls are under way, or are still held although they have ended.
+    pub fn live(&self) -> usize {
+        Arc::strong_count(&self.live) - 1
+    }
 }
 
 impl Model for ScriptedModel {
@@ -60,7 +67,7 @@ impl Model for ScriptedModel {
         let call = self.calls.fetch_add(1, Ordering::SeqCst);
         let scripts = self.scripts.lock().expect("no test panics while it holds the lock");
         let script = scripts.get(call).or(scripts.last()).cloned().unwrap_or_default();
-        unfold(script.into_iter(), |mut steps| async move {
+        unfold((script.into_iter(), self.live.clone()), |(mut steps, live)| async move {
             loop {
                 let arrived = match steps.next()? {
                     Step::Wait(pause) => {
@@ -74,7 +81,7 @@ impl Model for ScriptedModel {
                     Step::Fail(failure) => Err(failure),
                     Step::Finish => Ok(Arrived::Finished { reason: "stop".to_owned() }),
                 };
-                return Some((arrived, steps));
+                return Some((arrived, (steps, live)));
             }
         })
         .boxed()

@@ -32,6 +32,7 @@ fn read<D: Dialect>(dialect: D, form: Form, chunks: Vec<Result<Bytes, Broken>>) 
             Ok(Arrived::Piece(Piece::ToolCall { id, name, input })) => {
                 lines.push(format!("calls {id} {name} {input}"))
             }
+            Ok(Arrived::Piece(Piece::Signature { signature })) => lines.push(format!("signs {signature}")),
             Ok(Arrived::Piece(Piece::Usage { input_tokens, output_tokens })) => {
                 lines.push(format!("usage {input_tokens} {output_tokens}"));
             }
@@ -328,6 +329,7 @@ fn anthropic_thinking_then_tools() {
         lines,
         [
             "thinks I should look up both.",
+            "signs EqQBCgIYAhIM1gbcDa9GJwZA2b3hGgxBdjrkzLoky3dl1pkiMOYds",
             "says Let me check.",
             r#"calls toolu_01 get_weather {"location":"San Francisco, CA"}"#,
             "calls toolu_02 now {}",
@@ -343,7 +345,7 @@ fn anthropic_calls_are_passed_on_when_their_block_ends() {
     let first = whole.match_indices("event: content_block_start").nth(3).unwrap().0;
     let lines = anthropic(&whole[..first]);
     assert_eq!(
-        lines[2..],
+        lines[3..],
         [
             r#"calls toolu_01 get_weather {"location":"San Francisco, CA"}"#,
             "usage 472 2",
@@ -369,7 +371,9 @@ fn anthropic_overloaded_in_the_middle() {
 #[test]
 fn anthropic_unknown_events_blocks_and_deltas_are_ignored() {
     let lines = anthropic(include_str!("recorded/anthropic-unknown.txt"));
-    assert_eq!(lines, ["says Found it.", "usage 30 12", "finished refusal"]);
+    // Thinking that the provider does not show is known: it goes back as it came.
+    let hidden = "signs redacted:EmwKAhgBEgy3va3pzix";
+    assert_eq!(lines, [hidden, "says Found it.", "usage 30 12", "finished refusal"]);
 }
 
 #[test]

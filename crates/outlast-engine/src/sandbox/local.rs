@@ -1,8 +1,8 @@
 //! Sandboxes on this machine, walled off by bubblewrap.
 //!
-//! A sandbox is a folder. There is no process that stands for it: each execution is a bwrap of its own, with its own
-//! pid namespace, over the sandbox's files. So ending one execution is killing one process, and the kernel takes
-//! daemons and fork bombs along. All state is in the folder: a server that starts finds what its predecessor left.
+//! A sandbox is a folder, not a process: each execution has its own bwrap process and pid namespace, and all of them share
+//! the sandbox's files. To end an execution, one process is killed; the kernel then kills everything in its namespace,
+//! including daemons and fork bombs. All state is in the folder, so a restarted server finds everything there.
 
 mod cgroups;
 mod folder;
@@ -42,21 +42,23 @@ use folder::{Place, Records};
 use state::State;
 use tree::Init;
 
-/// Shortest and longest pause between two looks at an execution that writes nothing. The pauses grow by an eighth: the
-/// end of a program is noticed late by about an eighth of its running time, and by the longest pause at most.
+/// The shortest and longest interval between checks on an execution that writes nothing. The intervals grow by an eighth,
+/// so the end of a program is noticed late by at most an eighth of its running time or the longest interval.
 const POLL_MIN: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(100);
-/// The kernel needs milliseconds to end a process tree.
-const STOP_MAX: Duration = Duration::from_secs(5);
-/// How long bwrap may take to write down the end of a program that we killed. In a frozen sandbox it never does.
+/// The kernel needs milliseconds to end a process tree; on a machine that is busy with a fork bomb, much longer.
+const STOP_MAX: Duration = Duration::from_secs(10);
+/// How long bwrap may take to record the end of a program that we killed. In a frozen sandbox it never does.
 const MONITOR_MAX: Duration = Duration::from_millis(200);
-/// One answer to `read`, whatever was asked for.
+/// How often a removal that failed is tried again.
+const FINISH_EVERY: Duration = Duration::from_secs(60);
+/// The most that `read` returns, whatever was asked for.
 const READ_MAX: usize = 1024 * 1024;
 
 /// The provider `local`.
 pub struct Local {
     inner: Arc<Inner>,
-    /// Ends the tasks that enforce limits. What runs goes on, and the next server enforces them again.
+    /// Ends the tasks that enforce limits. Executions keep running, and the next server enforces their limits again.
     _stop: DropGuard,
 }
 
@@ -77,17 +79,18 @@ struct Inner {
 impl Local {
     /// Opens the sandboxes in a folder. `tool` is the program that runs the file tools inside.
     ///
-    /// Tries out the walls with a program that does nothing. If that fails, the error tells what to do, and there
-    /// are no sandboxes: nothing ever runs outside of one.
+    /// Tests the walls with a program that does nothing. If that fails, the error tells what to do, and there are no
+    /// sandboxes. Nothing ever runs outside of one.
     pub async fn open(root: &Path, settings: SandboxSettings, tool: PathBuf) -> Result<Local, SandboxError> {
         let place = Place::new(root.to_owned()).map_err(cannot("open the sandboxes"))?;
         walls::prepare(&place).map_err(cannot("prepare the sandboxes"))?;
         let stop = CancellationToken::new();
+        let cgroups = Cgroups::find(&settings, &place.root);
         let inner = Arc::new(Inner {
             place,
             bwrap: probe::find_bwrap()?,
             seccomp: seccomp::filter().map_err(|error| SandboxError::Unavailable(error.to_string()))?,
-            cgroups: Cgroups::find(&settings),
+            cgroups,
             as_root: rustix::process::geteuid().is_root(),
             settings,
             tool,
@@ -97,15 +100,14 @@ impl Local {
         });
         probe::check_limits(&inner)?;
         probe::try_out(&inner).await?;
-        let cleaner = inner.clone();
-        blocking("remove killed sandboxes", move || pausing::finish(&cleaner)).await?;
+        finish(inner.clone()).await?;
         for id in inner.place.marked().map_err(cannot("find running tools"))? {
             watch::ensure(&inner, &id);
         }
         Ok(Local { inner, _stop: stop.drop_guard() })
     }
 
-    /// The folder that is `/workspace` inside. It is full of links made by strangers: resolve nothing outside of it.
+    /// The folder that is `/workspace` inside. Programs can put any link there, so never resolve a path out of it.
     pub fn folder(&self, id: &SandboxId) -> Result<PathBuf, SandboxError> {
         Ok(self.inner.existing(id)?.workspace())
     }
@@ -117,15 +119,24 @@ impl Local {
 
 #[async_trait]
 impl Sandboxes for Local {
-    async fn create(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        let folder = self.inner.place.sandbox(id)?;
-        blocking("create a sandbox", move || folder.create()).await
+    async fn create(&self, id: &SandboxId, label: &str) -> Result<(), SandboxError> {
+        let (folder, label) = (self.inner.place.sandbox(id)?, label.to_owned());
+        blocking("create a sandbox", move || folder.create(&label)).await
+    }
+
+    async fn labels(&self) -> Result<Vec<(SandboxId, String)>, SandboxError> {
+        let place = self.inner.place.clone();
+        blocking("list the sandboxes", move || place.labels()).await
     }
 
     fn workspace(&self, id: &SandboxId) -> Result<Arc<dyn Workspace>, SandboxError> {
         let folder = self.inner.existing(id)?;
         let opened = LocalWorkspace::open(&folder.workspace(), folder.index());
         Ok(Arc::new(opened.map_err(cannot("open the workspace"))?))
+    }
+
+    fn keeps_files_asleep(&self) -> bool {
+        true
     }
 
     async fn look(&self, id: &SandboxId) -> Result<Presence, SandboxError> {
@@ -159,23 +170,28 @@ impl Sandboxes for Local {
 
     async fn start(&self, id: &SandboxId, execution: &Execution) -> Result<Started, SandboxError> {
         let (inner, name, wanted) = (self.inner.clone(), id.clone(), execution.clone());
-        let launched = tokio::task::spawn_blocking(move || launch::launch(&inner, &name, &wanted));
+        let launched = tokio::task::spawn_blocking(move || {
+            let launched = launch::launch(&inner, &name, &wanted);
+            watch::ensure(&inner, &name); // here, because nobody may be waiting for the start any more
+            launched
+        });
         let child = launched.await.map_err(|error| cannot("start a program")(error.into()))??;
-        watch::ensure(&self.inner, id);
         let Some(child) = child else { return Ok(Started::Before) };
         launch::started(&self.records(id, &execution.id)?, execution, child).await?;
         Ok(Started::Now)
     }
 
     async fn read(&self, id: &SandboxId, span: &Span) -> Result<Bytes, SandboxError> {
-        let path = self.records(id, &span.execution)?.output(span.output);
-        let (offset, max) = (span.offset, span.max.min(READ_MAX));
-        blocking("read output", move || match File::open(path) {
-            Ok(file) => read_at(&file, offset, max),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Bytes::new()),
+        let records = self.records(id, &span.execution)?;
+        let (output, offset, max) = (span.output, span.offset, span.max.min(READ_MAX));
+        let read = blocking("read output", move || match File::open(records.output(output)) {
+            Ok(file) => read_at(&file, offset, max).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Ok(records.known().then(Bytes::new)) // it has written nothing
+            }
             Err(error) => Err(error),
-        })
-        .await
+        });
+        read.await?.ok_or_else(|| SandboxError::Unknown(span.execution.clone()))
     }
 
     async fn wait(
@@ -201,7 +217,7 @@ impl Sandboxes for Local {
                         return Ok(Progress { written, outcome: None });
                     }
                 }
-                // What a command leaves behind ends with it.
+                // Processes that a command leaves behind end with it.
                 State::Leaving { init } => {
                     kill(&records, init).map_err(cannot("end what a tool left behind"))?;
                     pause = POLL_MIN;
@@ -210,6 +226,11 @@ impl Sandboxes for Local {
             tokio::time::sleep(pause).await;
             pause = (pause * 9 / 8).min(POLL_MAX);
         }
+    }
+
+    async fn running_here(&self) -> Result<Vec<(SandboxId, String)>, SandboxError> {
+        let inner = self.inner.clone();
+        blocking("find running tools", move || inner.place.labelled(inner.place.marked()?)).await
     }
 
     async fn stop(&self, id: &SandboxId, execution: &ExecutionId) -> Result<(), SandboxError> {
@@ -231,15 +252,39 @@ impl Inner {
     }
 }
 
+/// Removes sandboxes whose removal was not finished. What cannot be removed is tried again from time to time.
+async fn finish(inner: Arc<Inner>) -> Result<(), SandboxError> {
+    let cleaner = inner.clone();
+    if blocking("remove killed sandboxes", move || pausing::finish(&cleaner)).await? == 0 {
+        return Ok(());
+    }
+    let tasks = inner.tasks.clone();
+    tasks.spawn(async move {
+        loop {
+            tokio::select! {
+                () = inner.stop.cancelled() => return,
+                () = tokio::time::sleep(FINISH_EVERY) => {}
+            }
+            let cleaner = inner.clone();
+            if let Ok(0) = blocking("remove killed sandboxes", move || pausing::finish(&cleaner)).await {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
 /// Ends an execution and returns when nothing of it is alive. It is safe to repeat, and while it is frozen.
 fn end(records: &Records, reason: Outcome) -> io::Result<()> {
-    state::end(records, reason)?;
+    // A program that filled the disk must be ended although the reason cannot be written.
+    let told = state::end(records, reason);
     let began = Instant::now();
     let mut pause = Duration::from_micros(500);
     loop {
         match state::inspect(records)? {
-            State::NotStarted | State::Over(_) => return Ok(()),
-            State::Running { init: Some(_) } if began.elapsed() > MONITOR_MAX => tree::kill_monitor(records)?,
+            State::NotStarted => return told, // only the reason keeps it from starting later
+            State::Over(_) => return Ok(()),
+            State::Running { .. } if began.elapsed() > MONITOR_MAX => tree::kill_monitor(records)?,
             State::Running { init: Some(init) } | State::Leaving { init } => kill(records, init)?,
             State::Running { init: None } => {} // bwrap is starting: in a moment it tells whom to kill
         }
@@ -275,7 +320,7 @@ fn cannot(what: &str) -> impl FnOnce(io::Error) -> SandboxError {
     move |error| SandboxError::Io { what: format!("cannot {what}"), error }
 }
 
-/// Disks can be slow: no file is touched on the threads that serve everybody.
+/// Disks can be slow, so files are never touched on the threads that serve requests.
 async fn blocking<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

@@ -18,7 +18,7 @@ use super::{
     Execution, Offsets, Outcome, Output, Presence, Progress, SandboxError, Sandboxes, Span, Started,
 };
 
-/// What an execution does, each step that long after the one before.
+/// What an execution does: each step, and how long after the previous one.
 pub type Acts = Vec<(Duration, Act)>;
 
 #[derive(Clone, Debug)]
@@ -40,6 +40,7 @@ pub struct MemorySandboxes {
 
 #[derive(Default)]
 struct Sandbox {
+    label: String,
     paused_at: Option<Instant>,
     runs: BTreeMap<ExecutionId, Run>,
 }
@@ -142,9 +143,15 @@ impl Run {
 
 #[async_trait]
 impl Sandboxes for MemorySandboxes {
-    async fn create(&self, id: &SandboxId) -> Result<(), SandboxError> {
-        self.lock().entry(id.clone()).or_default();
+    async fn create(&self, id: &SandboxId, label: &str) -> Result<(), SandboxError> {
+        self.lock()
+            .entry(id.clone())
+            .or_insert_with(|| Sandbox { label: label.to_owned(), ..Sandbox::default() });
         Ok(())
+    }
+
+    async fn labels(&self) -> Result<Vec<(SandboxId, String)>, SandboxError> {
+        Ok(self.lock().iter().map(|(id, sandbox)| (id.clone(), sandbox.label.clone())).collect())
     }
 
     fn workspace(&self, id: &SandboxId) -> Result<Arc<dyn Workspace>, SandboxError> {
@@ -156,6 +163,10 @@ impl Sandboxes for MemorySandboxes {
         std::fs::create_dir_all(&folder).map_err(cannot)?;
         let index = self.folder.join(format!("{id}.index"));
         Ok(Arc::new(LocalWorkspace::open(&folder, index).map_err(cannot)?))
+    }
+
+    fn keeps_files_asleep(&self) -> bool {
+        true
     }
 
     async fn look(&self, id: &SandboxId) -> Result<Presence, SandboxError> {
@@ -246,6 +257,14 @@ impl Sandboxes for MemorySandboxes {
         }
     }
 
+    async fn running_here(&self) -> Result<Vec<(SandboxId, String)>, SandboxError> {
+        let runs = |sandbox: &Sandbox| {
+            sandbox.runs.values().any(|run| run.progress(run.age(sandbox.paused_at)).outcome.is_none())
+        };
+        let labelled = |(id, sandbox): (&SandboxId, &Sandbox)| (id.clone(), sandbox.label.clone());
+        Ok(self.lock().iter().filter(|(_, sandbox)| runs(sandbox)).map(labelled).collect())
+    }
+
     async fn stop(&self, id: &SandboxId, execution: &ExecutionId) -> Result<(), SandboxError> {
         self.with(id, |sandbox| {
             let paused_at = sandbox.paused_at;
@@ -307,7 +326,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn x8_an_execution_runs_once_and_can_be_followed_from_anywhere() {
         let (sandboxes, id) = (two_lines(), SandboxId::from("s"));
-        sandboxes.create(&id).await.unwrap();
+        sandboxes.create(&id, "").await.unwrap();
         assert_eq!(sandboxes.start(&id, &execution("a")).await.unwrap(), Started::Now);
         assert_eq!(sandboxes.start(&id, &execution("a")).await.unwrap(), Started::Before);
         let first = sandboxes.wait(&id, &"a".into(), Offsets::default()).await.unwrap();
@@ -322,7 +341,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn s2_a_paused_sandbox_stands_still() {
         let (sandboxes, id) = (two_lines(), SandboxId::from("s"));
-        sandboxes.create(&id).await.unwrap();
+        sandboxes.create(&id, "").await.unwrap();
         sandboxes.start(&id, &execution("a")).await.unwrap();
         sandboxes.wait(&id, &"a".into(), Offsets::default()).await.unwrap();
         sandboxes.pause(&id).await.unwrap();

@@ -11,13 +11,14 @@ use serde::de::DeserializeOwned;
 
 use super::Tool;
 use super::input::{EditFile, ReadFile, WriteFile};
+use crate::file_names::{named, shown};
 
-/// What a call returns at most if it does not ask for a number of lines.
+/// The most that a call returns if it does not ask for a number of lines.
 const LINES_MAX: u64 = 2_000;
-/// A larger file is not something to read as a whole, and would have to fit into memory.
+/// Larger files are refused, because they would have to fit into memory.
 const FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Runs a tool. Its result goes to stdout; what went wrong goes to stderr, for the model to read.
+/// Runs a tool. Its result goes to stdout and errors go to stderr; the model reads both.
 pub fn main(name: &str) -> ExitCode {
     let result = match Tool::named(name) {
         Some(Tool::ReadFile) => input().and_then(read_file),
@@ -44,7 +45,7 @@ fn input<T: DeserializeOwned>() -> Result<T, String> {
 }
 
 fn read_file(input: ReadFile) -> Result<String, String> {
-    let text = text_of(&input.path)?;
+    let text = text_of(&found(&input.path))?;
     let first = input.offset.map_or(1, u64::from);
     let limit = input.limit.map_or(LINES_MAX, u64::from);
     let all = text.split_inclusive('\n').count() as u64;
@@ -62,11 +63,11 @@ fn read_file(input: ReadFile) -> Result<String, String> {
 }
 
 fn write_file(input: WriteFile) -> Result<String, String> {
-    let path = Path::new(&input.path);
+    let path = found(&input.path);
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(|error| cannot("create the folder of", &input.path, &error))?;
     }
-    replace(path, &input.content).map_err(|error| cannot("write", &input.path, &error))?;
+    replace(&path, &input.content).map_err(|error| cannot("write", &input.path, &error))?;
     Ok(format!("wrote {} bytes to {}\n", input.content.len(), input.path))
 }
 
@@ -74,35 +75,42 @@ fn edit_file(input: EditFile) -> Result<String, String> {
     if input.old.is_empty() {
         return Err("`old` is empty: use write_file to create a file".to_owned());
     }
-    let text = text_of(&input.path)?;
-    let found = text.matches(&input.old).count();
-    let edited = match (found, input.all) {
+    let text = text_of(&found(&input.path))?;
+    let times = text.matches(&input.old).count();
+    let edited = match (times, input.all) {
         (0, _) => return Err(format!("`old` does not occur in {}", input.path)),
         (1, _) | (_, true) => text.replace(&input.old, &input.new),
         (_, false) => {
             let path = &input.path;
-            return Err(format!("`old` occurs {found} times in {path}: add lines around it, or set `all`"));
+            return Err(format!("`old` occurs {times} times in {path}: add lines around it, or set `all`"));
         }
     };
-    replace(Path::new(&input.path), &edited).map_err(|error| cannot("write", &input.path, &error))?;
-    Ok(format!("replaced {found} in {}\n", input.path))
+    replace(&found(&input.path), &edited).map_err(|error| cannot("write", &input.path, &error))?;
+    Ok(format!("replaced {times} in {}\n", input.path))
 }
 
-/// The text of a file that is not too large and is text.
-fn text_of(path: &str) -> Result<String, String> {
-    let metadata = fs::metadata(path).map_err(|error| cannot("read", path, &error))?;
+/// The path that a model means: as it is, or with the escapes of a listing for names that are not UTF-8.
+fn found(path: &str) -> PathBuf {
+    let escaped = named(path);
+    if !Path::new(path).exists() && escaped.exists() { escaped } else { PathBuf::from(path) }
+}
+
+/// The content of a text file that is not too large.
+fn text_of(path: &Path) -> Result<String, String> {
+    let name = shown(path);
+    let metadata = fs::metadata(path).map_err(|error| cannot("read", &name, &error))?;
     if !metadata.is_file() {
-        return Err(format!("{path} is not a file"));
+        return Err(format!("{name} is not a file"));
     }
     if metadata.len() > FILE_BYTES_MAX {
-        return Err(format!("{path} has {} bytes: use bash to look at parts of it", metadata.len()));
+        return Err(format!("{name} has {} bytes: use bash to look at parts of it", metadata.len()));
     }
-    let bytes = fs::read(path).map_err(|error| cannot("read", path, &error))?;
-    String::from_utf8(bytes).map_err(|_| format!("{path} is not a text file"))
+    let bytes = fs::read(path).map_err(|error| cannot("read", &name, &error))?;
+    String::from_utf8(bytes).map_err(|_| format!("{name} is not a text file"))
 }
 
-/// Replaces the content at once: a tool that is stopped leaves the old file or the new one. The permissions stay, and
-/// so does a link, unless it leads nowhere.
+/// Replaces the content atomically: if the tool is stopped, the file is either the old one or the new one. Permissions are
+/// kept, and so is a link unless it is broken.
 fn replace(path: &Path, content: &str) -> io::Result<()> {
     let target = match fs::canonicalize(path) {
         Ok(target) => target,

@@ -1,13 +1,13 @@
-//! What a model is told about an execution that ended.
+//! What a model is told about an execution that has ended.
 
 use bytes::Bytes;
 use outlast_core::{ExecutionId, SandboxId};
 
 use crate::sandbox::{EXECUTIONS_INSIDE, Limit, Offsets, Outcome, Output, SandboxError, Sandboxes, Span};
 
-/// Output that goes to the model and into the log. All of it stays in a file of the sandbox.
+/// How much output goes to the model and into the log. The sandbox keeps all of it in a file.
 pub const INLINE_MAX: usize = 256 * 1024;
-/// The part of it that stderr may take.
+/// The part of that which stderr may take.
 const STDERR_MAX: usize = INLINE_MAX / 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ async fn inline(
     ))
 }
 
-/// Without the parts of a character that a cut left at either side.
+/// Removes the fragments of characters that a cut left at either end.
 fn whole_characters(bytes: Bytes) -> Bytes {
     let continues = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
     let start = bytes.iter().take(3).take_while(|byte| continues(byte)).count();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use outlast_core::Timestamp;
 use outlast_engine::checkpoints::{CheckpointError, Checkpoints, Keep};
+use tokio_util::sync::CancellationToken;
 
 use crate::folders::{Between, Folders, conversation, picture};
 
@@ -36,8 +37,11 @@ async fn x9_checkpoints_in_a_bucket_are_taken_restored_compared_and_removed() {
 
     let now = Timestamp(jiff::Timestamp::now().as_millisecond()).after(Duration::from_secs(2 * 60 * 60));
     let (conversation, ids) = (conversation(), ["two".to_owned()]);
-    let swept =
-        folders.checkpoints.keep(&Keep { conversation: &conversation, ids: &ids, now }).await.unwrap();
+    let swept = folders
+        .checkpoints
+        .keep(&Keep { conversation: &conversation, ids: &ids, now, stop: CancellationToken::new() })
+        .await
+        .unwrap();
     assert_eq!((swept.checkpoints, swept.blobs), (1, 3), "a file and two listings");
     assert!(matches!(folders.try_restore("one", "gone").await, Err(CheckpointError::NotFound(_))));
     fs::remove_dir_all(folders.temporary.path().join("two")).unwrap();

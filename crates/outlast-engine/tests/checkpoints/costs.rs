@@ -90,6 +90,14 @@ impl Workspace for Later {
         self.workspace.set_attributes(path, attributes)
     }
 
+    fn put_file(&self, path: &Path, content: &[u8]) -> io::Result<bool> {
+        self.workspace.put_file(path, content)
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.workspace.remove_file(path)
+    }
+
     fn clear(&self) -> io::Result<()> {
         self.workspace.clear()
     }

@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use outlast_core::Timestamp;
 use outlast_engine::checkpoints::{Checkpoints, FAULT_POINTS, Keep};
+use tokio_util::sync::CancellationToken;
 
 use crate::folders::{Folders, conversation, picture, restore, take};
 
@@ -30,7 +31,12 @@ async fn the_process() {
         "restore" => drop(checkpoints.restore(&restore(&folder.join("restored"), "one")).await.unwrap()),
         "keep" => {
             let (conversation, ids) = (conversation(), ["three".to_owned()]);
-            let keep = Keep { conversation: &conversation, ids: &ids, now: Timestamp(i64::MAX) };
+            let keep = Keep {
+                conversation: &conversation,
+                ids: &ids,
+                now: Timestamp(i64::MAX),
+                stop: CancellationToken::new(),
+            };
             checkpoints.keep(&keep).await.unwrap();
         }
         other => panic!("{other}"),

@@ -180,7 +180,7 @@ async fn records_that_lie_or_cannot_be_read_are_refused() {
     let root = folders.forge_listing(&json!([folders.forge_file("a", "text")]));
     for (files, bytes) in [(0, 4), (2, 4), (1, 3), (1, 5)] {
         folders.forge(root.clone(), files, bytes);
-        folders.assert_refused("counts", "its record counts other files than its tree has").await;
+        folders.assert_refused("counts", "its record and its tree disagree about the number of files").await;
     }
     let good =
         json!({"version": 1, "root": root, "files": 1, "bytes": 4, "takenAt": "2026-01-01T00:00:00.000Z"});

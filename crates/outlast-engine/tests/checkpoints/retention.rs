@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use outlast_core::Timestamp;
 use outlast_engine::checkpoints::{CheckpointError, Keep, Swept};
+use tokio_util::sync::CancellationToken;
 
 use crate::folders::{Folders, conversation, picture};
 
@@ -14,7 +15,11 @@ fn now() -> Timestamp {
 
 async fn keep(folders: &Folders, ids: &[&str], now: Timestamp) -> Swept {
     let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
-    folders.checkpoints.keep(&Keep { conversation: &conversation(), ids: &ids, now }).await.unwrap()
+    folders
+        .checkpoints
+        .keep(&Keep { conversation: &conversation(), ids: &ids, now, stop: CancellationToken::new() })
+        .await
+        .unwrap()
 }
 
 fn files_in(folder: &Path) -> usize {
@@ -73,7 +78,8 @@ async fn x9_checkpoints_taken_while_others_are_removed_are_whole() {
         let clock = now().after(Duration::from_secs(60 * 60));
         let ids = [former];
         let conversation = conversation();
-        let request = Keep { conversation: &conversation, ids: &ids, now: clock };
+        let request =
+            Keep { conversation: &conversation, ids: &ids, now: clock, stop: CancellationToken::new() };
         let take = crate::folders::take(&folders.workspace(), &id);
         let (taken, kept) = tokio::join!(folders.checkpoints.take(&take), folders.checkpoints.keep(&request));
         taken.unwrap();

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use outlast_core::SandboxId;
 use outlast_engine::sandbox::{Execution, Local, Offsets, Outcome, SandboxSettings, Sandboxes};
-use outlast_engine::tools::{Call, Tool};
+use outlast_engine::tools::{Call, Timeouts, Tool};
 use serde_json::json;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -30,7 +30,7 @@ pub(crate) async fn print() -> Result<()> {
 
 async fn measure(local: &Local, id: &SandboxId) -> Result<()> {
     let began = Instant::now();
-    local.create(id).await?;
+    local.create(id, "test").await?;
     row("create a sandbox", &mut [began.elapsed()]);
     let mut times = Vec::new();
     for number in 0..TIMES {
@@ -41,8 +41,9 @@ async fn measure(local: &Local, id: &SandboxId) -> Result<()> {
     for number in 0..TIMES {
         let input = json!({"path": format!("file-{number}"), "content": "some text"});
         let Call::Run(run_) = Tool::WriteFile.call(&input)? else { continue };
-        let execution =
-            run_.execution(format!("write-{number}").into(), Timestamp::now(), Duration::from_secs(60));
+        let minute = Duration::from_secs(60);
+        let timeouts = Timeouts { default: minute, longest: minute };
+        let execution = run_.execution(format!("write-{number}").into(), Timestamp::now(), timeouts);
         times.push(run(local, id, &execution).await?);
     }
     row("`write_file`", &mut times);

@@ -16,6 +16,9 @@ fn main() -> ExitCode {
     if command == "tool" {
         return outlast_engine::tools::inside::main(&words.next().unwrap_or_default());
     }
+    if command == "inside" {
+        return outlast_engine::sandbox::inside::main(&words.next().unwrap_or_default());
+    }
     match serve(&command, words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

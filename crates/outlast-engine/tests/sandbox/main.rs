@@ -4,10 +4,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
 
+mod e2b;
 mod once;
 mod ordinary;
 mod pausing;
 mod stopping;
+mod suite;
 mod tools;
 mod walls;
 
@@ -51,9 +53,8 @@ impl World {
     async fn with(settings: SandboxSettings) -> World {
         let folder = tempfile::tempdir().unwrap();
         let local = Local::open(folder.path(), settings, helper()).await.unwrap();
-        // Control groups are named after sandboxes, on the whole machine.
         let id = SandboxId::from(format!("test-{}", uuid::Uuid::now_v7()));
-        local.create(&id).await.unwrap();
+        local.create(&id, "test").await.unwrap();
         World { folder, local, id }
     }
 
@@ -79,7 +80,7 @@ impl World {
         execution.id
     }
 
-    async fn done(&self, local: &Local, execution: &ExecutionId) -> Done {
+    async fn done(&self, local: &dyn Sandboxes, execution: &ExecutionId) -> Done {
         let outcome = end(local, &self.id, execution).await;
         let stdout = all(local, &self.id, execution, Output::Stdout).await;
         let stderr = all(local, &self.id, execution, Output::Stderr).await;
@@ -140,10 +141,10 @@ async fn within<T>(work: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, work).await.expect("it ends")
 }
 
-async fn end(local: &Local, id: &SandboxId, execution: &ExecutionId) -> Outcome {
+async fn end(sandboxes: &dyn Sandboxes, id: &SandboxId, execution: &ExecutionId) -> Outcome {
     let mut seen = Offsets::default();
     loop {
-        let Progress { written, outcome } = within(local.wait(id, execution, seen)).await.unwrap();
+        let Progress { written, outcome } = within(sandboxes.wait(id, execution, seen)).await.unwrap();
         if let Some(outcome) = outcome {
             return outcome;
         }
@@ -153,45 +154,15 @@ async fn end(local: &Local, id: &SandboxId, execution: &ExecutionId) -> Outcome 
 }
 
 /// All output, read in pieces.
-async fn all(local: &Local, id: &SandboxId, execution: &ExecutionId, output: Output) -> Vec<u8> {
+async fn all(sandboxes: &dyn Sandboxes, id: &SandboxId, execution: &ExecutionId, output: Output) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
         let offset = bytes.len() as u64;
         let span = Span { execution: execution.clone(), output, offset, max: 10_000 };
-        let piece = local.read(id, &span).await.unwrap();
+        let piece = sandboxes.read(id, &span).await.unwrap();
         if piece.is_empty() {
             return bytes;
         }
         bytes.extend_from_slice(&piece);
     }
-}
-
-#[tokio::test]
-async fn a_program_runs_with_its_input_its_output_and_its_exit_code() {
-    let world = World::new().await;
-    let mut execution = bash("e1", "cat; echo $GREETING; pwd; echo oops >&2; exit 7");
-    execution.stdin = Bytes::from_static(b"from stdin\n");
-    execution.env.insert("GREETING".to_owned(), "hello".to_owned());
-    world.local.start(&world.id, &execution).await.unwrap();
-    let done = world.done(&world.local, &execution.id).await;
-    assert_eq!(done.code(), 7);
-    assert_eq!(done.stdout, "from stdin\nhello\n/workspace\n");
-    assert_eq!(done.stderr, "oops\n");
-}
-
-#[tokio::test]
-async fn files_of_one_execution_are_there_for_the_next() {
-    let world = World::new().await;
-    world.bash("echo one > /workspace/a; echo two > ~/b; echo three > /tmp/c").await;
-    assert_eq!(world.bash("cat /workspace/a ~/b /tmp/c").await.stdout, "one\ntwo\nthree\n");
-    assert_eq!(std::fs::read_to_string(world.workspace().join("a")).unwrap(), "one\n");
-}
-
-#[tokio::test]
-async fn output_arrives_while_the_program_runs() {
-    let world = World::new().await;
-    let execution = world.start("e1", "echo first; until [ -e go ]; do sleep 0.01; done; echo second").await;
-    assert_eq!(world.first_output(&execution).await, "first\n");
-    std::fs::write(world.workspace().join("go"), "").unwrap();
-    assert_eq!(world.done(&world.local, &execution).await.stdout, "first\nsecond\n");
 }

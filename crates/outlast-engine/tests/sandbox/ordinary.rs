@@ -22,7 +22,14 @@ fn everything_holds_for_a_server_that_is_an_ordinary_user() {
     chown(folder.path(), Some(USER), Some(USER)).unwrap();
     let mut command = Command::new("setpriv");
     command.arg(format!("--reuid={USER}")).arg(format!("--regid={USER}")).arg("--clear-groups");
-    command.arg(tests).args(["--test-threads=2", "pausing::", "stopping::", "walls::", "once::x8"]);
+    command.arg(tests).args([
+        "--test-threads=2",
+        "pausing::",
+        "stopping::",
+        "walls::",
+        "once::x8",
+        "suite::",
+    ]);
     command.env("TMPDIR", folder.path()).env(HELPER, copied).env("RUST_BACKTRACE", "0");
     command.current_dir(folder.path());
     let done = command.output().unwrap();

@@ -1,5 +1,6 @@
 //! A paused sandbox stands still; a killed one is gone.
 
+use std::fs::File;
 use std::time::{Duration, Instant};
 
 use outlast_core::ExecutionId;
@@ -116,4 +117,50 @@ async fn g5_the_next_server_finishes_a_kill() {
     assert_eq!(ticks(), None);
     let running = std::fs::read_dir(world.folder.path().join(".running")).unwrap().count();
     assert_eq!(running, 0);
+}
+
+#[tokio::test]
+async fn i9_a_kill_ends_a_tool_that_no_marker_names_any_more() {
+    let world = World::new().await;
+    counting(&world).await;
+    let folder = world.folder.path().join(world.id.as_str());
+    // Locked until the last process of the tool is gone.
+    let alive = File::open(folder.join("executions/e1/alive")).unwrap();
+    assert!(alive.try_lock_shared().is_err());
+    // Whoever looks at the tool while its folder is renamed takes it for one that never started, and forgets it.
+    std::fs::rename(folder, world.folder.path().join(".killed").join(world.id.as_str())).unwrap();
+    std::fs::remove_dir_all(world.folder.path().join(".running").join(world.id.as_str())).unwrap();
+    world.local.kill(&world.id).await.unwrap();
+    assert!(alive.try_lock_shared().is_ok(), "the tool runs on");
+}
+
+#[tokio::test]
+async fn s2_a_tool_stopped_in_its_sleep_leaves_nothing_frozen_for_the_next() {
+    let world = World::new().await;
+    let execution = counting(&world).await;
+    world.local.pause(&world.id).await.unwrap();
+    world.local.stop(&world.id, &execution).await.unwrap();
+    world.local.resume(&world.id).await.unwrap();
+    assert_eq!(within(world.bash("echo awake")).await.stdout, "awake\n");
+}
+
+#[tokio::test]
+async fn s2_a_running_tool_is_not_taken_for_awake_in_a_paused_sandbox() {
+    let world = World::new().await;
+    let execution = counting(&world).await;
+    world.local.pause(&world.id).await.unwrap();
+    let again = world.local.start(&world.id, &bash("e1", COUNTER)).await;
+    assert!(matches!(again, Err(SandboxError::Paused(_))), "{again:?}");
+    world.local.resume(&world.id).await.unwrap();
+    world.local.start(&world.id, &bash("e1", COUNTER)).await.unwrap();
+    ticking(&world).await;
+    world.local.stop(&world.id, &execution).await.unwrap();
+}
+
+#[tokio::test]
+async fn i20_what_cannot_be_removed_keeps_no_server_from_starting() {
+    let world = World::new().await;
+    std::fs::create_dir(world.folder.path().join(".killed").join("not an id")).unwrap();
+    let another = world.another().await;
+    another.start(&world.id, &bash("e1", "true")).await.unwrap();
 }

@@ -5,16 +5,20 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use jiff::Timestamp;
 use outlast_core::ExecutionId;
 use outlast_engine::sandbox::{Offsets, Sandboxes};
-use outlast_engine::tools::{Call, INLINE_MAX, Tool, ToolResult, collect};
+use outlast_engine::tools::{Call, INLINE_MAX, Timeouts, Tool, ToolResult, collect};
 use serde_json::{Value, json};
 
 use crate::{World, end, within};
+
+fn timeouts() -> Timeouts {
+    Timeouts { default: crate::PATIENCE, longest: crate::PATIENCE }
+}
 
 impl World {
     async fn tool(&self, tool: Tool, input: Value) -> ToolResult {
         let Ok(Call::Run(run)) = tool.call(&input) else { panic!("{input}") };
         let id = ExecutionId::from(uuid::Uuid::now_v7().to_string());
-        let execution = run.execution(id, Timestamp::now(), crate::PATIENCE);
+        let execution = run.execution(id, Timestamp::now(), timeouts());
         self.local.start(&self.id, &execution).await.unwrap();
         self.result(&execution.id).await
     }
@@ -66,6 +70,20 @@ async fn an_edit_keeps_permissions_and_links() {
     let edit = json!({"path": "link", "old": "old", "new": "new"});
     assert!(!world.tool(Tool::EditFile, edit).await.is_error);
     assert_eq!(world.bash("./run.sh; readlink link; ls -A").await.stdout, "new\nrun.sh\nlink\nrun.sh\n");
+}
+
+#[tokio::test]
+async fn files_whose_names_are_not_utf_8_are_listed_found_and_read() {
+    let world = World::new().await;
+    world.bash(r"printf 'needle\n' > $'caf\xe9'; mkdir $'d\xff'; printf 'needle\n' > $'d\xff/in'").await;
+    let listed = world.tool(Tool::ListFiles, json!({})).await;
+    assert_eq!(listed, ok("caf\\xe9\nd\\xff/\nd\\xff/in\n"));
+    let found = world.tool(Tool::SearchFiles, json!({"pattern": "needle"})).await;
+    assert_eq!(found, ok("caf\\xe9:1: needle\nd\\xff/in:1: needle\n"));
+    let edit = json!({"path": r"caf\xe9", "old": "needle", "new": "thread"});
+    assert_eq!(world.tool(Tool::EditFile, edit).await, ok("replaced 1 in caf\\xe9\n"));
+    assert_eq!(world.tool(Tool::ReadFile, json!({"path": r"caf\xe9"})).await, ok("thread\n"));
+    assert_eq!(world.bash("ls | wc -l").await.stdout, "2\n");
 }
 
 #[tokio::test]
@@ -132,7 +150,7 @@ async fn a_background_command_is_read_by_others_and_stopped_by_its_id() {
     else {
         panic!("it is a command")
     };
-    let execution = run.execution("exec_1".into(), Timestamp::now(), crate::PATIENCE);
+    let execution = run.execution("exec_1".into(), Timestamp::now(), timeouts());
     assert!(run.background && execution.deadline.is_none());
     world.local.start(&world.id, &execution).await.unwrap();
     world.first_output(&execution.id).await;

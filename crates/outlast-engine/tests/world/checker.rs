@@ -29,7 +29,7 @@ pub(crate) fn check(store: &MemoryStore, ledger: &Ledger, crashes: u64, faults: 
     })
 }
 
-fn count(faults: &Faults) -> u64 {
+pub(super) fn count(faults: &Faults) -> u64 {
     faults.append_refused
         + faults.append_unanswered
         + faults.append_lost

@@ -2,6 +2,7 @@
 //! crashes and is restarted.
 
 mod checker;
+mod cluster;
 mod people;
 mod pollers;
 
@@ -14,6 +15,7 @@ use outlast_core::{Durability, Failure, FailureClass, Rules, Timestamp};
 use outlast_engine::{Clock, Engine, Ids, Model, Models, Parts, ScriptedModel, Settings, Step};
 use outlast_store::{FaultyStore, MemoryStore, Rates, Store};
 
+pub(crate) use cluster::Cluster;
 use people::Ledger;
 
 /// The time at which every simulation starts: 2026-01-01.
@@ -34,6 +36,8 @@ pub(crate) struct Summary {
     pub(crate) cancelled: u64,
     pub(crate) failed: u64,
     pub(crate) retracted: u64,
+    /// How often an instance was stopped for a while.
+    pub(crate) stops: u64,
 }
 
 impl Summary {
@@ -45,6 +49,7 @@ impl Summary {
         self.cancelled += other.cancelled;
         self.failed += other.failed;
         self.retracted += other.retracted;
+        self.stops += other.stops;
     }
 }
 
@@ -92,7 +97,7 @@ impl World {
     pub(crate) fn run(mut self) -> Summary {
         let lives = 1 + self.dice.roll(LIVES);
         for life in 0..lives {
-            let rates = self.rates();
+            let rates = rates(&mut self.dice);
             self.store.set_rates(rates);
             let lifetime = Duration::from_millis(1 + self.dice.roll(4_000));
             self.live(life, lifetime);
@@ -106,6 +111,7 @@ impl World {
     fn live(&mut self, life: u64, lifetime: Duration) {
         let runtime = runtime();
         runtime.block_on(async {
+            self.memory.leave().await.unwrap(); // nothing is held by a process that is gone
             let engine = self.engine(life);
             // Only in this mode is everything that readers saw saved.
             let faithful = self.durability == Durability::Commit;
@@ -120,6 +126,7 @@ impl World {
     /// The last run, without faults: everything must end.
     fn settle(&mut self, life: u64) {
         runtime().block_on(async {
+            self.memory.leave().await.unwrap();
             let engine = self.engine(life);
             engine.take_up().await.expect("the store has no faults");
             let asking = people::ask_until_answered(&engine, &self.ledger);
@@ -154,20 +161,20 @@ impl World {
             ids: Ids::Counting(AtomicU64::new(1_000_000 * life)),
         })
     }
+}
 
-    fn rates(&mut self) -> Rates {
-        let harsh = u32::try_from(self.dice.roll(4)).unwrap() * 15;
-        Rates {
-            append_refused: harsh,
-            append_unanswered: harsh,
-            append_lost: harsh,
-            append_late: harsh,
-            call_refused: harsh,
-            claim_failed: harsh,
-            send_failed: harsh,
-            delayed: 200,
-            delay_at_most: Duration::from_millis(30),
-        }
+fn rates(dice: &mut Dice) -> Rates {
+    let harsh = u32::try_from(dice.roll(4)).unwrap() * 15;
+    Rates {
+        append_refused: harsh,
+        append_unanswered: harsh,
+        append_lost: harsh,
+        append_late: harsh,
+        call_refused: harsh,
+        claim_failed: harsh,
+        send_failed: harsh,
+        delayed: 200,
+        delay_at_most: Duration::from_millis(30),
     }
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Ledger {
     pub(crate) ends: BTreeMap<GenerationId, (GenerationStatus, String)>,
     /// What any reader saw, by conversation and position.
     pub(crate) seen: HashMap<ConversationId, BTreeMap<Seq, Bytes>>,
+    /// Whether the same request may be on its way twice. Then it may be refused, and be accepted later, in any order.
+    pub(crate) several: bool,
     /// The position of each reader.
     pub(crate) readers: Vec<(ConversationId, Seq)>,
 }
@@ -132,9 +134,11 @@ async fn ask(engine: &Engine, ledger: &Arc<Mutex<Ledger>>, request: &str) -> Opt
             }
             Err(EngineError::Refused(_)) => {
                 let mut ledger = ledger.lock().unwrap();
+                let several = ledger.several;
                 let sent = ledger.starts.get_mut(request).unwrap();
-                assert!(sent.acknowledged.is_none(), "an accepted request was refused later");
-                sent.refused = true;
+                let accepted = sent.acknowledged.is_some();
+                assert!(several || !accepted, "an accepted request was refused later");
+                sent.refused |= !accepted;
                 return None;
             }
             Err(error) => panic!("a start failed: {error}"),

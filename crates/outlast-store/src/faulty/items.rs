@@ -38,6 +38,11 @@ impl Items for FaultyStore {
         self.inner.list_items(query).await
     }
 
+    async fn item_kinds(&self) -> Result<Vec<String>, StoreError> {
+        self.before_call().await?;
+        self.inner.item_kinds().await
+    }
+
     async fn remove_item(&self, kind: &str, id: &str) -> Result<bool, StoreError> {
         self.before_call().await?;
         self.inner.remove_item(kind, id).await

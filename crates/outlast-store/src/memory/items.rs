@@ -34,7 +34,9 @@ impl Items for MemoryStore {
 
     async fn list_items(&self, query: ItemQuery) -> Result<ListedItems, StoreError> {
         let kept = self.shared.items.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut matching: Vec<&Item> = kept.values().filter(|item| matches(item, &query)).collect();
+        let of_kind = kept.range((query.kind.clone(), String::new())..);
+        let of_kind = of_kind.map(|(_, item)| item).take_while(|item| item.kind == query.kind);
+        let mut matching: Vec<&Item> = of_kind.filter(|item| matches(item, &query)).collect();
         match query.due_by {
             Some(_) => matching.sort_by_key(|item| (item.due, &item.id)),
             None => matching.sort_by(|a, b| (b.order, &b.id).cmp(&(a.order, &a.id))),
@@ -48,6 +50,13 @@ impl Items for MemoryStore {
         Ok(page.into_listed(query.due_by.is_some()))
     }
 
+    async fn item_kinds(&self) -> Result<Vec<String>, StoreError> {
+        let kept = self.shared.items.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds: Vec<String> = kept.keys().map(|(kind, _)| kind.clone()).collect();
+        kinds.dedup();
+        Ok(kinds)
+    }
+
     async fn remove_item(&self, kind: &str, id: &str) -> Result<bool, StoreError> {
         let mut kept = self.shared.items.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(kept.remove(&(kind.to_owned(), id.to_owned())).is_some())
@@ -55,8 +64,7 @@ impl Items for MemoryStore {
 }
 
 fn matches(item: &Item, query: &ItemQuery) -> bool {
-    item.kind == query.kind
-        && query.user.as_ref().is_none_or(|user| *user == item.user)
+    query.user.as_ref().is_none_or(|user| *user == item.user)
         && query.due_by.is_none_or(|by| item.due.is_some_and(|due| due <= by))
         && query.after.as_ref().is_none_or(|(key, id)| match query.due_by {
             Some(_) => (item.due, &item.id) > (Some(*key), id),

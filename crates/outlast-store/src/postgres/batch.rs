@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use deadpool_postgres::{GenericClient, Object};
 use outlast_core::{ConversationId, Seq};
-use tokio_postgres::types::ToSql;
 
 use super::connect::{is_refusal, reason};
 use super::documents;
+use super::session::{Pooled, Session, Value};
 use crate::chunk::Chunk;
 use crate::contract::{Append, AppendError, Change, Limit};
 use crate::page;
@@ -34,7 +33,7 @@ pub(super) enum Flushed {
 }
 
 /// Writes all of it or nothing.
-pub(super) async fn flush(client: &mut Object, guard: Guard<'_>, appends: &[&Append]) -> Flushed {
+pub(super) async fn flush(client: &mut Pooled, guard: Guard<'_>, appends: &[&Append]) -> Flushed {
     let flushed = if appends.iter().all(|append| is_text(append)) {
         flush_text(client, guard, appends).await
     } else {
@@ -68,6 +67,7 @@ pub(super) fn check(append: &Append) -> Result<(), AppendError> {
         .flatten()
         .map(String::as_str)
         .chain([document.user.as_str(), document.conversation.as_str()])
+        .chain(document.tags.iter().map(String::as_str))
         .any(|text| text.contains('\0')),
         Change::Remove(_, id) => id.contains('\0'),
     };
@@ -90,53 +90,50 @@ const ANSWER: &str = "UPDATE mail SET reply = $3 WHERE id = $1 AND conversation 
      RETURNING sender";
 
 async fn flush_text(
-    client: &Object,
+    client: &Pooled,
     guard: Guard<'_>,
     appends: &[&Append],
 ) -> Result<Flushed, tokio_postgres::Error> {
     let rows = Rows::of(appends);
-    let statement = client.prepare_cached(FLUSH_TEXT).await?;
     let Rows { conversations, firsts, lasts, bytes } = &rows;
     let Guard { instance, claims, flush } = &guard;
-    let values: [&(dyn ToSql + Sync); 7] = [instance, claims, flush, conversations, firsts, lasts, bytes];
-    let written = client.execute(&statement, &values).await?;
+    let values: [&dyn Value; 7] = [instance, claims, flush, conversations, firsts, lasts, bytes];
+    let written = client.session().execute(FLUSH_TEXT, &values).await?;
     Ok(if written == 0 { Flushed::Fenced } else { Flushed::Done { answered: Vec::new() } })
 }
 
 async fn flush_all(
-    client: &mut Object,
+    client: &mut Pooled,
     guard: Guard<'_>,
     appends: &[&Append],
 ) -> Result<Flushed, tokio_postgres::Error> {
     // Dropped without a commit, the transaction is rolled back.
     let tx = client.transaction().await?;
-    let enter = tx.prepare_cached(ENTER).await?;
-    if tx.execute(&enter, &[&guard.instance, &guard.claims, &guard.flush]).await? == 0 {
+    let db = tx.session();
+    if db.execute(ENTER, &[&guard.instance, &guard.claims, &guard.flush]).await? == 0 {
         return Ok(Flushed::Fenced);
     }
-    lock_limits(&tx, appends).await?;
+    lock_limits(db, appends).await?;
     let Rows { conversations, firsts, lasts, bytes } = &Rows::of(appends);
     if !conversations.is_empty() {
-        let insert = tx.prepare_cached(INSERT).await?;
-        tx.execute(&insert, &[conversations, firsts, lasts, bytes]).await?;
+        db.execute(INSERT, &[conversations, firsts, lasts, bytes]).await?;
     }
     let mut answered = BTreeSet::new();
     for (n, append) in appends.iter().enumerate() {
         for change in &append.changes {
-            if !documents::apply(&tx, change).await? {
+            if !documents::apply(db, change).await? {
                 let why = page::no_state_to_keep(append.conversation.as_str());
                 return Ok(Flushed::Wrong { append: n, why });
             }
         }
         for (limit, judged) in append.limits.iter().enumerate() {
-            if documents::exceeds(&tx, judged).await? {
+            if documents::exceeds(db, judged).await? {
                 return Ok(Flushed::Wrong { append: n, why: AppendError::OverLimit { limit } });
             }
         }
         for (mail, reply) in &append.replies {
-            let answer = tx.prepare_cached(ANSWER).await?;
-            let values: [&(dyn ToSql + Sync); 3] = [&mail.0, &append.conversation.as_str(), &&reply[..]];
-            answered.extend(tx.query_opt(&answer, &values).await?.map(|row| row.get::<_, String>(0)));
+            let values: [&dyn Value; 3] = [&mail.0, &append.conversation.as_str(), &&reply[..]];
+            answered.extend(db.query_opt(ANSWER, &values).await?.map(|row| row.get::<_, String>(0)));
         }
     }
     tx.commit().await?;
@@ -145,15 +142,14 @@ async fn flush_all(
 
 /// Two transactions that count the same documents come one after the other: each would miss what the other is
 /// about to add. Everybody takes these locks in the same order.
-async fn lock_limits<C: GenericClient>(db: &C, appends: &[&Append]) -> Result<(), tokio_postgres::Error> {
+async fn lock_limits(db: Session<'_>, appends: &[&Append]) -> Result<(), tokio_postgres::Error> {
     let key = |limit: &Limit| match &limit.user {
         Some(user) => format!("{:?} of {user}", limit.table),
         None => format!("{:?}", limit.table),
     };
     let keys: BTreeSet<String> = appends.iter().flat_map(|append| &append.limits).map(key).collect();
     for key in keys {
-        let lock = db.prepare_cached("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))").await?;
-        db.execute(&lock, &[&key]).await?;
+        db.query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", &[&key]).await?;
     }
     Ok(())
 }
@@ -183,7 +179,7 @@ impl<'a> Rows<'a> {
 
 /// Removes the records from `first` to `last`.
 pub(super) async fn trim(
-    client: &mut Object,
+    client: &mut Pooled,
     conversation: &ConversationId,
     first: Seq,
     last: Seq,
@@ -191,11 +187,12 @@ pub(super) async fn trim(
     let limit = |seq: Seq| i64::try_from(seq.0).unwrap_or(i64::MAX);
     let (id, from, to) = (conversation.as_str(), limit(first), limit(last));
     let tx = client.transaction().await?;
+    let db = tx.session();
     let end = "SELECT last_seq FROM log WHERE conversation = $1 ORDER BY first_seq DESC LIMIT 1";
-    let Some(end) = tx.query_opt(end, &[&id]).await?.map(|row| row.get::<_, i64>(0)) else { return Ok(()) };
+    let Some(end) = db.query_opt(end, &[&id]).await?.map(|row| row.get::<_, i64>(0)) else { return Ok(()) };
     let gone = "DELETE FROM log WHERE conversation = $1 AND bytes IS NOT NULL AND first_seq <= $3 \
                 AND last_seq >= $2 RETURNING first_seq, last_seq, bytes";
-    for row in tx.query(gone, &[&id, &from, &to]).await? {
+    for row in db.query(gone, &[&id, &from, &to]).await? {
         let chunk = Chunk {
             first: Seq(row.get::<_, i64>(0).cast_unsigned()),
             last: Seq(row.get::<_, i64>(1).cast_unsigned()),
@@ -206,12 +203,12 @@ pub(super) async fn trim(
         for part in [before, after].into_iter().flatten() {
             let insert = "INSERT INTO log (conversation, first_seq, last_seq, bytes) VALUES ($1, $2, $3, $4)";
             let (first, last) = (part.first.0.cast_signed(), part.last.0.cast_signed());
-            tx.execute(insert, &[&id, &first, &last, &part.bytes]).await?;
+            db.execute(insert, &[&id, &first, &last, &part.bytes]).await?;
         }
     }
     // The end of the log must be known although nothing is there any more.
     let keep = "INSERT INTO log (conversation, first_seq, last_seq) SELECT $1, $2, $2 WHERE NOT EXISTS \
                 (SELECT 1 FROM log WHERE conversation = $1 AND last_seq = $2)";
-    tx.execute(keep, &[&id, &end]).await?;
+    db.execute(keep, &[&id, &end]).await?;
     tx.commit().await
 }

@@ -1,14 +1,13 @@
 //! Documents in their tables: put, removed, counted, found by their keys.
 
-use deadpool_postgres::GenericClient;
 use outlast_core::{ConversationId, Seq, UserId};
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
+use super::session::{Session, Value};
 use crate::contract::{Change, Document, Limit, Query, Table};
 use crate::page::DocumentPage;
 
-type Values = Vec<Box<dyn ToSql + Sync + Send>>;
+type Values = Vec<Box<dyn Value + Send>>;
 
 fn name(table: Table) -> &'static str {
     match table {
@@ -19,13 +18,17 @@ fn name(table: Table) -> &'static str {
 }
 
 fn put_sql(table: Table) -> String {
+    let (column, value, changed) = match table {
+        Table::Conversations => (", tags", ", $10", ", tags = excluded.tags"),
+        Table::Messages | Table::Generations => ("", "", ""),
+    };
     let table = name(table);
     format!(
-        "INSERT INTO {table} (id, conversation_id, user_id, seq, ord, status, request_id, body, due) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) \
+        "INSERT INTO {table} (id, conversation_id, user_id, seq, ord, status, request_id, body, due{column}) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9{value}) \
          ON CONFLICT (id) DO UPDATE SET conversation_id = excluded.conversation_id, \
          user_id = excluded.user_id, seq = excluded.seq, ord = excluded.ord, status = excluded.status, \
-         request_id = excluded.request_id, body = excluded.body, due = excluded.due"
+         request_id = excluded.request_id, body = excluded.body, due = excluded.due{changed}"
     )
 }
 
@@ -34,55 +37,46 @@ const PUT_STATE: &str = "INSERT INTO stored_states (id, state) VALUES ($1, $2) \
 
 /// Everything but the state and the seq that it reflects.
 const KEEP_STATE: &str = "UPDATE stored_conversations SET conversation_id = $2, user_id = $3, ord = $4, \
-                          status = $5, request_id = $6, body = $7, due = $8 WHERE id = $1";
+                          status = $5, request_id = $6, body = $7, due = $8, tags = $9 WHERE id = $1";
 
 /// Applies one change. False if it should keep the state of a conversation that does not exist.
-pub(super) async fn apply<C: GenericClient>(db: &C, change: &Change) -> Result<bool, tokio_postgres::Error> {
+pub(super) async fn apply(db: Session<'_>, change: &Change) -> Result<bool, tokio_postgres::Error> {
     match change {
         Change::Put(document) => put(db, document).await,
         Change::Remove(table, id) => {
-            execute(db, &format!("DELETE FROM {} WHERE id = $1", name(*table)), &[id]).await?;
+            db.execute(&format!("DELETE FROM {} WHERE id = $1", name(*table)), &[id]).await?;
             if *table == Table::Conversations {
-                execute(db, "DELETE FROM stored_states WHERE id = $1", &[id]).await?;
+                db.execute("DELETE FROM stored_states WHERE id = $1", &[id]).await?;
             }
             Ok(true)
         }
     }
 }
 
-async fn execute<C: GenericClient>(
-    db: &C,
-    sql: &str,
-    values: &[&(dyn ToSql + Sync)],
-) -> Result<u64, tokio_postgres::Error> {
-    let statement = db.prepare_cached(sql).await?;
-    db.execute(&statement, values).await
-}
-
-async fn put<C: GenericClient>(db: &C, document: &Document) -> Result<bool, tokio_postgres::Error> {
-    let Document { table, id, due, status, request, body, order, .. } = document;
+async fn put(db: Session<'_>, document: &Document) -> Result<bool, tokio_postgres::Error> {
+    let Document { table, id, due, status, request, tags, body, order, .. } = document;
     let (conversation, user) = (document.conversation.as_str(), document.user.as_str());
     let seq = document.seq.0.cast_signed();
     if *table == Table::Conversations {
         match &document.state {
             Some(state) => {
-                execute(db, PUT_STATE, &[id, state]).await?;
+                db.execute(PUT_STATE, &[id, state]).await?;
             }
             None => {
-                let values: [&(dyn ToSql + Sync); 8] =
-                    [id, &conversation, &user, order, status, request, body, due];
-                return Ok(execute(db, KEEP_STATE, &values).await? > 0);
+                let values: [&dyn Value; 9] =
+                    [id, &conversation, &user, order, status, request, body, due, tags];
+                return Ok(db.execute(KEEP_STATE, &values).await? > 0);
             }
         }
     }
-    let values: [&(dyn ToSql + Sync); 9] =
-        [id, &conversation, &user, &seq, order, status, request, body, due];
-    execute(db, &put_sql(*table), &values).await?;
+    let values: [&dyn Value; 10] = [id, &conversation, &user, &seq, order, status, request, body, due, tags];
+    let own = if *table == Table::Conversations { values.len() } else { values.len() - 1 };
+    db.execute(&put_sql(*table), &values[..own]).await?;
     Ok(true)
 }
 
 /// Whether more documents match than the limit allows.
-pub(super) async fn exceeds<C: GenericClient>(db: &C, limit: &Limit) -> Result<bool, tokio_postgres::Error> {
+pub(super) async fn exceeds(db: Session<'_>, limit: &Limit) -> Result<bool, tokio_postgres::Error> {
     // Counting stops there: that there are more is all that matters.
     let most = i64::try_from(limit.at_most).unwrap_or(i64::MAX - 1);
     let user = limit.user.as_ref().map(UserId::as_str);
@@ -91,14 +85,13 @@ pub(super) async fn exceeds<C: GenericClient>(db: &C, limit: &Limit) -> Result<b
          AND status = ANY($2) LIMIT $3) AS counted",
         name(limit.table)
     );
-    let statement = db.prepare_cached(&sql).await?;
-    let row = db.query_one(&statement, &[&user, &limit.statuses, &(most + 1)]).await?;
-    Ok(row.get::<_, i64>(0) > most)
+    let row = db.query_opt(&sql, &[&user, &limit.statuses, &(most + 1)]).await?;
+    Ok(row.is_some_and(|row| row.get::<_, i64>(0) > most))
 }
 
 /// One document by id.
-pub(super) async fn get<C: GenericClient>(
-    db: &C,
+pub(super) async fn get(
+    db: Session<'_>,
     table: Table,
     id: &str,
 ) -> Result<Option<Document>, tokio_postgres::Error> {
@@ -106,22 +99,21 @@ pub(super) async fn get<C: GenericClient>(
         Table::Conversations => "(SELECT state FROM stored_states AS s WHERE s.id = d.id)",
         Table::Messages | Table::Generations => "NULL::text",
     };
-    let sql = format!("{} WHERE id = $1", select(table, state));
-    let statement = db.prepare_cached(&sql).await?;
-    let row = db.query_opt(&statement, &[&id]).await?;
+    let sql = format!("{} WHERE id = $1", select_from(name(table), table, state));
+    let row = db.query_opt(&sql, &[&id]).await?;
     Ok(row.map(|row| document(table, &row)))
 }
 
 /// One page of the documents that match, in the query's order and without states.
-pub(super) async fn list<C: GenericClient>(
-    db: &C,
+pub(super) async fn list(
+    db: Session<'_>,
     table: Table,
     query: &Query,
     instance: &str,
 ) -> Result<DocumentPage, tokio_postgres::Error> {
     let mut conditions = vec!["true".to_owned()];
     let mut values: Values = Vec::new();
-    let mut place = |value: Box<dyn ToSql + Sync + Send>| {
+    let mut place = |value: Box<dyn Value + Send>| {
         values.push(value);
         format!("${}", values.len())
     };
@@ -136,6 +128,9 @@ pub(super) async fn list<C: GenericClient>(
     }
     if let Some(request) = &query.request {
         conditions.push(format!("request_id = {}", place(Box::new(request.clone()))));
+    }
+    if let Some(tag) = &query.tag {
+        conditions.push(format!("tag = {}", place(Box::new(tag.clone()))));
     }
     if query.unowned {
         conditions.push(format!(
@@ -158,11 +153,15 @@ pub(super) async fn list<C: GenericClient>(
     // One more than wanted tells whether there are more.
     let limit = place(Box::new(i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1)));
     let matching = conditions.join(" AND ");
-    let sql = format!("{} WHERE {matching} ORDER BY {order} LIMIT {limit}", select(table, "NULL::text"));
-    let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value as _).collect();
-    let statement = db.prepare_cached(&sql).await?;
+    let from = match query.tag {
+        Some(_) => TAGGED,
+        None => name(table),
+    };
+    let select = select_from(from, table, "NULL::text");
+    let sql = format!("{select} WHERE {matching} ORDER BY {order} LIMIT {limit}");
+    let values: Vec<&dyn Value> = values.iter().map(|value| &**value as _).collect();
     let mut page = DocumentPage::new(query.limit, query.max_bytes);
-    for row in db.query(&statement, &values).await? {
+    for row in db.query(&sql, &values).await? {
         if !page.add(document(table, &row)) {
             break;
         }
@@ -170,10 +169,17 @@ pub(super) async fn list<C: GenericClient>(
     Ok(page)
 }
 
-fn select(table: Table, state: &str) -> String {
-    let table = name(table);
+/// The key of `stored_tags` has the order of the list.
+const TAGGED: &str = "(stored_tags JOIN stored_conversations USING (user_id, ord, id))";
+
+fn select_from(from: &str, table: Table, state: &str) -> String {
+    let tags = match table {
+        Table::Conversations => "tags",
+        Table::Messages | Table::Generations => "'{}'::text[]",
+    };
     format!(
-        "SELECT id, conversation_id, user_id, seq, ord, status, request_id, body, due, {state} FROM {table} AS d"
+        "SELECT id, conversation_id, user_id, seq, ord, status, request_id, body, due, {state}, {tags} \
+         FROM {from} AS d"
     )
 }
 
@@ -190,5 +196,6 @@ fn document(table: Table, row: &Row) -> Document {
         body: row.get(7),
         due: row.get(8),
         state: row.get(9),
+        tags: row.get(10),
     }
 }

@@ -3,10 +3,10 @@
 use async_trait::async_trait;
 use outlast_core::UserId;
 use tokio_postgres::Row;
-use tokio_postgres::types::ToSql;
 
 use super::PostgresStore;
-use super::connect::{is_refusal, reason, store_error};
+use super::connect::{is_refusal, reason};
+use super::session::Value;
 use crate::contract::StoreError;
 use crate::items::{Item, ItemQuery, Items, ListedItems, PutError};
 use crate::page::ItemPage;
@@ -22,12 +22,11 @@ impl Items for PostgresStore {
     async fn put_item(&self, item: Item) -> Result<u64, PutError> {
         let Item { kind, id, user, order, due, version, body } = &item;
         let (user, version) = (user.as_str(), version.cast_signed());
-        let values: [&(dyn ToSql + Sync); 7] = [kind, id, &user, order, due, &version, body];
+        let values: [&dyn Value; 7] = [kind, id, &user, order, due, &version, body];
         let refused = |error: StoreError| PutError::Unavailable(error.to_string());
         let client = self.source.shared().await.map_err(refused)?;
         let sql = if version == 0 { INSERT } else { UPDATE };
-        let statement = client.prepare_cached(sql).await.map_err(|error| refused(store_error(error)))?;
-        match client.execute(&statement, &values).await {
+        match client.session().execute(sql, &values).await {
             Ok(0) => Err(PutError::Conflict),
             Ok(_) => Ok(item.version + 1),
             Err(error) if is_refusal(&error) => Err(PutError::Unavailable(reason(&error))),
@@ -54,7 +53,7 @@ impl Items for PostgresStore {
         let (after, id) = query.after.as_ref().map(|(key, id)| (*key, id.as_str())).unzip();
         // One more than wanted tells whether there are more.
         let limit = i64::try_from(query.limit).unwrap_or(i64::MAX).saturating_add(1);
-        let values: [&(dyn ToSql + Sync); 6] = [&query.kind, &user, &query.due_by, &after, &id, &limit];
+        let values: [&dyn Value; 6] = [&query.kind, &user, &query.due_by, &after, &id, &limit];
         let mut page = ItemPage::new(query.limit, query.max_bytes);
         for row in self.rows(&sql, &values).await? {
             if !page.add(item(&row)) {
@@ -62,6 +61,11 @@ impl Items for PostgresStore {
             }
         }
         Ok(page.into_listed(query.due_by.is_some()))
+    }
+
+    async fn item_kinds(&self) -> Result<Vec<String>, StoreError> {
+        let rows = self.rows("SELECT DISTINCT kind FROM items ORDER BY 1", &[]).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
     async fn remove_item(&self, kind: &str, id: &str) -> Result<bool, StoreError> {

@@ -12,15 +12,13 @@ use tokio::task::JoinSet;
 use tokio_postgres::AsyncMessage;
 
 use super::Shared;
-use super::connect::{Source, store_error};
+use super::connect::{Backoff, Source, store_error};
 use crate::StoreError;
 
 /// The payload of one notification may have 7,999 bytes.
 const PAYLOAD_BYTES: usize = 7_900;
 /// Wake-ups about logs leave this far apart; those that wait are merged.
 const NOTIFY_EVERY: Duration = Duration::from_millis(5);
-/// The wait before a lost connection is made again.
-const RECONNECT_WAIT: Duration = Duration::from_millis(500);
 /// Addressed to every instance.
 pub(super) const EVERYBODY: &str = "*";
 
@@ -85,8 +83,7 @@ pub(super) async fn notify(source: Source, shared: Arc<Shared>) {
             let client = source.shared().await?;
             let sql = "SELECT pg_notify('outlast_log', l) FROM unnest($1::text[]) AS l UNION ALL \
                        SELECT pg_notify('outlast_mail', m) FROM unnest($2::text[]) AS m";
-            let statement = client.prepare_cached(sql).await.map_err(store_error)?;
-            client.query(&statement, &[&log, &mail]).await.map_err(store_error)?;
+            client.session().query(sql, &[&log, &mail]).await.map_err(store_error)?;
             Ok::<(), StoreError>(())
         };
         if let Err(error) = told.await {
@@ -98,15 +95,20 @@ pub(super) async fn notify(source: Source, shared: Arc<Shared>) {
 
 /// Listens for what other instances have changed.
 pub(super) async fn listen(source: Source, shared: Arc<Shared>, instance: String) {
+    let mut backoff = Backoff::new();
     loop {
         match listen_once(&source, &shared, &instance).await {
-            Ok(()) => {}
-            Err(error) => tracing::warn!(%error, "cannot listen to PostgreSQL; will try again"),
+            Ok(()) => {
+                tracing::warn!("the connection that listens to PostgreSQL was lost; will reconnect");
+                backoff = Backoff::new();
+            }
+            Err(error) => tracing::warn!(%error, "cannot listen to PostgreSQL; will retry"),
         }
-        tokio::time::sleep(RECONNECT_WAIT).await;
+        backoff.wait().await;
     }
 }
 
+/// Returns when the connection was lost, or why there was none.
 async fn listen_once(source: &Source, shared: &Arc<Shared>, instance: &str) -> Result<(), StoreError> {
     let (client, mut connection) = source.connect().await?;
     let (shared, instance) = (Arc::clone(shared), instance.to_owned());
@@ -124,7 +126,7 @@ async fn listen_once(source: &Source, shared: &Arc<Shared>, instance: &str) -> R
     // What was said while nobody listened.
     shared.arrived.send_replace(());
     driving.join_next().await;
-    Err(StoreError::Unavailable("the connection was lost".to_owned()))
+    Ok(())
 }
 
 impl Shared {
@@ -162,8 +164,7 @@ pub(super) async fn poll(source: Source, shared: Arc<Shared>, every: Duration) {
             let sql = "SELECT w.id, (SELECT last_seq FROM log WHERE conversation = w.id \
                        ORDER BY first_seq DESC LIMIT 1) FROM unnest($1::text[]) AS w(id)";
             let ids: Vec<&str> = watched.iter().map(|(conversation, _)| conversation.as_str()).collect();
-            let statement = client.prepare_cached(sql).await.map_err(store_error)?;
-            client.query(&statement, &[&ids]).await.map_err(store_error)
+            client.session().query(sql, &[&ids]).await.map_err(store_error)
         };
         match looked.await {
             Ok(rows) => {

@@ -1,20 +1,21 @@
 //! The one task that writes for this instance: gathers appends, flushes them together, answers.
 
+mod judged;
 mod refusal;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use deadpool_postgres::Object;
 use outlast_core::{ConversationId, Seq};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
+use judged::Judged;
 use refusal::CloneRefusal;
 
 use super::batch::{self, Flushed, Guard};
-use super::connect::{Source, store_error};
+use super::connect::{Backoff, Source, store_error};
+use super::session::Pooled;
 use super::{Shared, batch::trim};
 use crate::contract::{Append, AppendError, Fence, StoreError};
 
@@ -26,8 +27,6 @@ const BATCH_APPENDS: usize = 4096;
 const FLUSH_WITHIN: Duration = Duration::from_secs(10);
 /// For this long the writer tries to find out what became of a flush, while those who wait for it wait.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
-/// The wait between two tries to reach the database.
-const RETRY_WAIT: Duration = Duration::from_millis(100);
 
 pub(super) enum Command {
     Append { append: Append, answer: oneshot::Sender<Result<(), AppendError>> },
@@ -64,8 +63,9 @@ pub(super) struct Writer {
 }
 
 struct Link {
-    client: Object,
-    claims: i64,
+    client: Pooled,
+    /// How often anything was taken from this instance; `None` if it must be looked up, and what is still held with it.
+    claims: Option<i64>,
 }
 
 /// What the instance's own row says after it was claimed again.
@@ -91,13 +91,15 @@ impl Writer {
 
     pub(super) async fn run(mut self, mut commands: mpsc::Receiver<Command>) {
         let mut last: Option<Instant> = None;
+        let mut backoff = Backoff::new();
         loop {
             let first = tokio::select! {
                 first = commands.recv() => first,
                 // Claims wait until it is certain that nothing of before is on its way.
-                () = tokio::time::sleep(RETRY_WAIT), if self.link.is_none() => {
-                    if let Err(error) = self.linked().await {
-                        tracing::warn!(%error, "cannot reach PostgreSQL; will try again");
+                () = backoff.wait(), if self.link.is_none() => {
+                    match self.linked().await {
+                        Ok(_) => backoff = Backoff::new(),
+                        Err(error) => tracing::warn!(%error, "cannot use PostgreSQL; will retry"),
                     }
                     continue;
                 }
@@ -143,6 +145,14 @@ impl Writer {
             return;
         }
         while !waiting.is_empty() {
+            if self.is_unsure(&waiting)
+                && let Err(error) = self.reload().await
+            {
+                self.drop_link();
+                let refused = Err(AppendError::Unavailable(error.to_string()));
+                waiting.into_iter().for_each(|one| one.answer(refused.clone_refusal()));
+                break;
+            }
             let judged = self.judge(&mut waiting);
             if judged.accepted.is_empty() {
                 judged.answer(&Ok(()));
@@ -155,12 +165,7 @@ impl Writer {
                 }
                 Flushed::Fenced => {
                     waiting = judged.back();
-                    if let Err(error) = self.reload().await {
-                        self.drop_link();
-                        let refused = Err(AppendError::Unavailable(error.to_string()));
-                        waiting.into_iter().for_each(|one| one.answer(refused.clone_refusal()));
-                        break;
-                    }
+                    self.link.iter_mut().for_each(|link| link.claims = None);
                 }
                 Flushed::Wrong { append, why } => waiting = judged.without(append, why),
                 Flushed::Refused(why) => {
@@ -188,13 +193,15 @@ impl Writer {
 
     async fn flush(&mut self, judged: &Judged) -> Flushed {
         self.flush += 1;
-        let Some(link) = &mut self.link else { return Flushed::Refused("not connected".to_owned()) };
-        let guard = Guard { instance: &self.instance, claims: link.claims, flush: self.flush };
+        let Some(Link { client, claims: Some(claims) }) = &mut self.link else {
+            return Flushed::Refused("not connected".to_owned());
+        };
+        let guard = Guard { instance: &self.instance, claims: *claims, flush: self.flush };
         let appends: Vec<&Append> = judged.accepted.iter().map(|one| &one.append).collect();
-        let flushing = batch::flush(&mut link.client, guard, &appends);
+        let flushing = batch::flush(client, guard, &appends);
         match tokio::time::timeout(FLUSH_WITHIN, flushing).await {
             Ok(flushed) => flushed,
-            Err(_) => Flushed::Unknown("PostgreSQL does not answer".to_owned()),
+            Err(_) => Flushed::Unknown("PostgreSQL does not respond".to_owned()),
         }
     }
 
@@ -242,29 +249,32 @@ impl Writer {
         judged
     }
 
-    /// Somebody took conversations from this instance: forgets those, and learns the new count of claims.
+    /// Whether somebody may have taken one of these conversations since it was known to be held here. That is so after
+    /// a flush was refused, and after a new connection, which raises the count of claims itself.
+    fn is_unsure(&self, waiting: &[Waiting]) -> bool {
+        let Some(claims) = self.link.as_ref().and_then(|link| link.claims) else { return true };
+        let ownership = self.shared.ownership();
+        waiting.iter().any(|one| ownership.owners.is_unsure(&one.append.conversation, claims))
+    }
+
+    /// Learns the count of claims, and forgets what is no longer held as of it. Both are from one moment, so whatever is
+    /// taken later raises the count again.
     async fn reload(&mut self) -> Result<(), StoreError> {
-        // Only what was known before the look can be judged by it.
-        let known = self.shared.ownership().owners.all();
         let Some(link) = &mut self.link else { return Ok(()) };
         let sql = "SELECT w.claims, o.conversation, o.fence FROM writers AS w LEFT JOIN owners AS o \
                    ON o.instance = w.instance WHERE w.instance = $1";
-        let rows = link.client.query(sql, &[&self.instance]).await.map_err(store_error)?;
+        let rows = link.client.session().query(sql, &[&self.instance]).await.map_err(store_error)?;
         let first = rows.first().ok_or_else(|| {
             StoreError::Unavailable("this instance was away for so long that it was forgotten".to_owned())
         })?;
-        link.claims = first.get(0);
-        let owned = |row: &tokio_postgres::Row| {
+        let claims = first.get(0);
+        let held = |row: &tokio_postgres::Row| {
             let conversation = row.get::<_, Option<&str>>(1)?;
             Some((ConversationId::from(conversation), Fence(row.get::<_, i64>(2).cast_unsigned())))
         };
-        let owned: HashMap<ConversationId, Fence> = rows.iter().filter_map(owned).collect();
-        let mut ownership = self.shared.ownership();
-        for (conversation, fence) in known {
-            if owned.get(&conversation) != Some(&fence) {
-                ownership.owners.release(&conversation, fence);
-            }
-        }
+        let held = rows.iter().filter_map(held).collect();
+        self.shared.ownership().owners.confirm(&held, claims);
+        link.claims = Some(claims);
         Ok(())
     }
 
@@ -272,6 +282,7 @@ impl Writer {
     /// waits for the flush if it is still on its way, or shuts it out.
     async fn resolve(&mut self) -> Option<bool> {
         let until = Instant::now() + RESOLVE_WITHIN;
+        let mut backoff = Backoff::new();
         loop {
             match self.claim().await {
                 Ok(Claimed { link, flushed }) => {
@@ -282,7 +293,7 @@ impl Writer {
                     tracing::error!(%error, "cannot find out whether appends were written");
                     return None;
                 }
-                Err(_) => tokio::time::sleep(RETRY_WAIT).await,
+                Err(_) => backoff.wait().await,
             }
         }
     }
@@ -298,17 +309,20 @@ impl Writer {
 
     async fn claim(&self) -> Result<Claimed, StoreError> {
         let client = self.source.shared().await?;
-        let sql = "INSERT INTO writers (instance) VALUES ($1) ON CONFLICT (instance) \
+        // The row of an instance that was away for a very long time was removed. Its count must not start over, or what is
+        // known from before would seem to be up to date.
+        let sql = "INSERT INTO writers (instance, claims) \
+                   VALUES ($1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint) ON CONFLICT (instance) \
                    DO UPDATE SET claims = writers.claims + 1 RETURNING claims, flush";
-        let row = client.query_one(sql, &[&self.instance]).await.map_err(store_error)?;
+        let row = client.session().query_opt(sql, &[&self.instance]).await.map_err(store_error)?;
+        let row = row.ok_or_else(|| StoreError::Broken("a writer's row was not returned".to_owned()))?;
         let (claims, flushed) = (row.get(0), row.get(1));
-        Ok(Claimed { link: Link { client, claims }, flushed })
+        Ok(Claimed { link: Link { client, claims: Some(claims) }, flushed })
     }
 
     fn drop_link(&mut self) {
         if let Some(link) = self.link.take() {
-            // Not back to the pool: nobody knows what it is still doing.
-            drop(Object::take(link.client));
+            link.client.discard();
         }
     }
 }
@@ -360,37 +374,6 @@ impl Gathered {
                     None => return,
                 },
             }
-        }
-    }
-}
-
-/// The appends of a flush after they were judged.
-#[derive(Default)]
-struct Judged {
-    accepted: Vec<Waiting>,
-    /// They expected another end of the log. That end may be the one this very flush writes, so they too are
-    /// answered after it.
-    conflicting: Vec<(Waiting, Seq)>,
-    /// Where the logs end once this flush is written.
-    ends: HashMap<ConversationId, Seq>,
-}
-
-impl Judged {
-    fn back(self) -> Vec<Waiting> {
-        self.accepted.into_iter().chain(self.conflicting.into_iter().map(|(one, _)| one)).collect()
-    }
-
-    fn without(mut self, append: usize, why: AppendError) -> Vec<Waiting> {
-        self.accepted.remove(append).answer(Err(why));
-        self.back()
-    }
-
-    fn answer(self, result: &Result<(), AppendError>) {
-        for one in self.accepted {
-            one.answer(result.clone_refusal());
-        }
-        for (one, last) in self.conflicting {
-            one.answer(result.clone_refusal().and(Err(AppendError::Conflict { last })));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The SQL for documents: put, remove, and find by key.
 
 use outlast_core::{ConversationId, Seq, UserId};
-use rusqlite::types::Value;
-use rusqlite::{Connection, Row, named_params, params_from_iter};
+use rusqlite::types::{ToSql, Type, Value};
+use rusqlite::{Connection, Row, params_from_iter};
 
 use crate::contract::{Change, Document, Limit, Query, Table};
 use crate::page::DocumentPage;
@@ -31,16 +31,16 @@ pub(super) fn apply(db: &Connection, change: &Change) -> rusqlite::Result<bool> 
 
 // An upsert, because `INSERT OR REPLACE` would first delete the row and every index entry.
 macro_rules! put_sql {
-    ($table:literal $(, $due:literal, $value:literal)?) => {
+    ($table:literal $(, $own:literal)*) => {
         concat!(
             "INSERT INTO ",
             $table,
-            " (id, conversation_id, user_id, seq, ord, status, request_id, body" $(, ", ", $due)?,
-            ") VALUES (:id, :conversation, :user, :seq, :order, :status, :request, :body" $(, ", ", $value)?,
+            " (id, conversation_id, user_id, seq, ord, status, request_id, body" $(, ", ", $own)*,
+            ") VALUES (:id, :conversation, :user, :seq, :order, :status, :request, :body" $(, ", :", $own)*,
             ") ON CONFLICT (id) DO UPDATE SET conversation_id = excluded.conversation_id, ",
             "user_id = excluded.user_id, seq = excluded.seq, ord = excluded.ord, ",
             "status = excluded.status, request_id = excluded.request_id, body = excluded.body"
-            $(, ", ", $due, " = excluded.", $due)?
+            $(, ", ", $own, " = excluded.", $own)*
         )
     };
 }
@@ -51,55 +51,62 @@ const PUT_STATE: &str = "INSERT INTO stored_states (id, state) VALUES (?1, ?2) \
 /// Everything but the state and the seq that it reflects.
 const UPDATE_CONVERSATION: &str = "UPDATE stored_conversations SET conversation_id = :conversation, \
                                    user_id = :user, ord = :order, status = :status, request_id = :request, \
-                                   body = :body, due = :due WHERE id = :id";
+                                   body = :body, due = :due, tags = :tags WHERE id = :id";
 
 fn put(db: &Connection, document: &Document) -> rusqlite::Result<bool> {
-    let Document { id, due, status, request, body, .. } = document;
+    let Document { table, id, due, status, request, body, order, .. } = document;
     let (conversation, user) = (document.conversation.as_str(), document.user.as_str());
-    let (seq, order) = (sql_int(document.seq.0), document.order);
-    let sql = match (document.table, &document.state) {
+    let (seq, tags) = (sql_int(document.seq.0), to_json(&document.tags));
+    let common: [(&str, &dyn ToSql); 7] = [
+        (":id", id),
+        (":conversation", &conversation),
+        (":user", &user),
+        (":order", order),
+        (":status", status),
+        (":request", request),
+        (":body", body),
+    ];
+    let (sql, own): (&str, &[(&str, &dyn ToSql)]) = match (table, &document.state) {
         (Table::Conversations, Some(state)) => {
             db.prepare_cached(PUT_STATE)?.execute((id, state))?;
-            put_sql!("stored_conversations", "due", ":due")
+            (
+                put_sql!("stored_conversations", "due", "tags"),
+                &[(":seq", &seq), (":due", due), (":tags", &tags)],
+            )
         }
-        (Table::Conversations, None) => {
-            let changed = db.prepare_cached(UPDATE_CONVERSATION)?.execute(named_params! {
-                ":id": id, ":conversation": conversation, ":user": user, ":order": order,
-                ":status": status, ":request": request, ":body": body, ":due": due,
-            })?;
-            return Ok(changed > 0);
-        }
-        (Table::Messages, _) => {
-            db.prepare_cached(put_sql!("stored_messages"))?.execute(named_params! {
-                ":id": id, ":conversation": conversation, ":user": user, ":seq": seq, ":order": order,
-                ":status": status, ":request": request, ":body": body,
-            })?;
-            return Ok(true);
-        }
-        (Table::Generations, _) => put_sql!("stored_generations", "due", ":due"),
+        (Table::Conversations, None) => (UPDATE_CONVERSATION, &[(":due", due), (":tags", &tags)]),
+        (Table::Messages, _) => (put_sql!("stored_messages"), &[(":seq", &seq)]),
+        (Table::Generations, _) => (put_sql!("stored_generations", "due"), &[(":seq", &seq), (":due", due)]),
     };
-    db.prepare_cached(sql)?.execute(named_params! {
-        ":id": id, ":conversation": conversation, ":user": user, ":seq": seq, ":order": order,
-        ":status": status, ":request": request, ":body": body, ":due": due,
-    })?;
-    Ok(true)
+    let values = [&common[..], own].concat();
+    Ok(db.prepare_cached(sql)?.execute(&values[..])? > 0)
+}
+
+/// Tags as a list, which `json_each` can take apart.
+fn to_json(tags: &[String]) -> String {
+    serde_json::to_string(tags).expect("a list of strings can be written")
+}
+
+fn from_json(tags: &str) -> rusqlite::Result<Vec<String>> {
+    serde_json::from_str(tags)
+        .map_err(|error| rusqlite::Error::FromSqlConversionFailure(10, Type::Text, Box::new(error)))
 }
 
 pub(super) fn get(db: &Connection, table: Table, id: &str) -> rusqlite::Result<Option<Document>> {
     let sql = match table {
         Table::Conversations => select_sql!(
             "stored_conversations",
-            "due, (SELECT state FROM stored_states WHERE stored_states.id = stored_conversations.id)",
+            "due, (SELECT state FROM stored_states WHERE stored_states.id = stored_conversations.id), tags",
             " WHERE id = ?1 AND conversation_id NOT IN (SELECT conversation FROM removals)"
         ),
         Table::Messages => select_sql!(
             "stored_messages",
-            "NULL, NULL",
+            "NULL, NULL, '[]'",
             " WHERE id = ?1 AND conversation_id NOT IN (SELECT conversation FROM removals)"
         ),
         Table::Generations => select_sql!(
             "stored_generations",
-            "due, NULL",
+            "due, NULL, '[]'",
             " WHERE id = ?1 AND conversation_id NOT IN (SELECT conversation FROM removals)"
         ),
     };
@@ -119,7 +126,7 @@ pub(super) fn exceeds(db: &Connection, limit: &Limit) -> rusqlite::Result<bool> 
     let places = vec!["?"; limit.statuses.len()].join(", ");
     conditions.push(format!("status IN ({places})"));
     values.extend(limit.statuses.iter().cloned().map(Value::from));
-    // Of a conversation that is being removed, nothing is live any more.
+    // Nothing in a conversation that is being removed is live.
     conditions.push("conversation_id NOT IN (SELECT conversation FROM removals)".to_owned());
     let table = match limit.table {
         Table::Conversations => "stored_conversations",
@@ -160,6 +167,10 @@ pub(super) fn list(
         conditions.push("request_id = ?".to_owned());
         values.push(request.clone().into());
     }
+    if let Some(tag) = &query.tag {
+        conditions.push("tag = ?".to_owned());
+        values.push(tag.clone().into());
+    }
     let (beyond, order) = match query.due_by {
         Some(by) => {
             conditions.push("due <= ?".to_owned());
@@ -176,7 +187,8 @@ pub(super) fn list(
     let limit = if query.unowned { -1 } else { sql_int((query.limit as u64).saturating_add(1)) };
     values.push(limit.into());
     let matching = conditions.join(" AND ");
-    let sql = format!("{} WHERE {matching} ORDER BY {order} LIMIT ?", select(table));
+    let from = if query.tag.is_some() { SELECT_TAGGED } else { select(table) };
+    let sql = format!("{from} WHERE {matching} ORDER BY {order} LIMIT ?");
     let mut statement = db.prepare_cached(&sql)?;
     let mut rows = statement.query(params_from_iter(values))?;
     let mut page = DocumentPage::new(query.limit, query.max_bytes);
@@ -204,11 +216,18 @@ macro_rules! select_sql {
 }
 use select_sql;
 
+/// `CROSS JOIN` makes SQLite begin with the tags, whose index has the order of the list.
+pub(super) const SELECT_TAGGED: &str = select_sql!(
+    "stored_tags CROSS JOIN stored_conversations USING (user_id, ord, id)",
+    "due, NULL, tags",
+    ""
+);
+
 fn select(table: Table) -> &'static str {
     match table {
-        Table::Conversations => select_sql!("stored_conversations", "due, NULL", ""),
-        Table::Messages => select_sql!("stored_messages", "NULL, NULL", ""),
-        Table::Generations => select_sql!("stored_generations", "due, NULL", ""),
+        Table::Conversations => select_sql!("stored_conversations", "due, NULL, tags", ""),
+        Table::Messages => select_sql!("stored_messages", "NULL, NULL, '[]'", ""),
+        Table::Generations => select_sql!("stored_generations", "due, NULL, '[]'", ""),
     }
 }
 
@@ -225,5 +244,6 @@ fn document(table: Table, row: &Row<'_>) -> rusqlite::Result<Document> {
         body: row.get(7)?,
         due: row.get(8)?,
         state: row.get(9)?,
+        tags: from_json(row.get_ref(10)?.as_str()?)?,
     })
 }

@@ -243,7 +243,7 @@ impl HotIndex {
         log.rows.iter().map(|row| row.position).collect()
     }
 
-    /// Records that the conversation has no rows any more.
+    /// Records that the conversation no longer has rows.
     pub(super) fn forget(&mut self, conversation: &ConversationId) {
         self.removals += 1;
         let Some(log) = self.conversations.remove(conversation) else { return };

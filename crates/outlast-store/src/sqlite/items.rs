@@ -110,6 +110,10 @@ impl Items for SqliteStore {
         self.readers.with(move |db| list(db, &query).map_err(broken)).await
     }
 
+    async fn item_kinds(&self) -> Result<Vec<String>, StoreError> {
+        self.readers.with(|db| kinds(db).map_err(broken)).await
+    }
+
     async fn remove_item(&self, kind: &str, id: &str) -> Result<bool, StoreError> {
         let gone = || StoreError::Broken("the storage writer has stopped; restart the server".into());
         let (answer, answered) = oneshot::channel();
@@ -171,6 +175,11 @@ impl Items for ItemFile {
         listed.await.map_err(|failure| failure.to_store_error())
     }
 
+    async fn item_kinds(&self) -> Result<Vec<String>, StoreError> {
+        let listed = self.with(|db| kinds(db).map_err(|error| Failure::before_commit(&error)));
+        listed.await.map_err(|failure| failure.to_store_error())
+    }
+
     async fn remove_item(&self, kind: &str, id: &str) -> Result<bool, StoreError> {
         let (kind, id) = (kind.to_owned(), id.to_owned());
         remove_result(self.write(move |db| remove(db, &kind, &id).map(Written::Removed)).await)
@@ -189,6 +198,11 @@ fn put(db: &Connection, item: &Item) -> rusqlite::Result<Option<u64>> {
     let changed =
         db.prepare_cached(sql)?.execute((kind, id, user.as_str(), order, due, sql_int(*version), body))?;
     Ok((changed > 0).then_some(version + 1))
+}
+
+fn kinds(db: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = db.prepare_cached("SELECT DISTINCT kind FROM items ORDER BY kind")?;
+    statement.query_map([], |row| row.get(0))?.collect()
 }
 
 fn remove(db: &Connection, kind: &str, id: &str) -> rusqlite::Result<bool> {

@@ -21,7 +21,7 @@ use crate::sqlite::{private, schema};
 
 /// The number of bits for the fences of one start of the server. At 1,000 claims a second they last for 30
 /// years, and the remaining bits for eight million starts.
-const FENCE_BITS: u32 = 40;
+pub(super) const FENCE_BITS: u32 = 40;
 
 /// Larger than SQLite's default, because chunks of 32 KiB then need fewer pages. Not much larger, because
 /// every changed document writes a page.

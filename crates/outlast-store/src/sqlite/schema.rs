@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use crate::StoreError;
 use crate::sqlite::failure::broken;
 
-const VERSION: i64 = 4;
+const VERSION: i64 = 5;
 
 const TABLES: &str = "
 CREATE TABLE meta (
@@ -106,6 +106,28 @@ CREATE INDEX items_by_user ON items (kind, user_id, ord, id);
 CREATE INDEX items_by_due ON items (kind, due, id) WHERE due IS NOT NULL;
 ";
 
+/// What version 5 added. `stored_tags` is an index of the tags in each conversation's row, which triggers keep.
+const SINCE_4: &str = "
+ALTER TABLE stored_conversations ADD COLUMN tags TEXT NOT NULL DEFAULT '[]';
+CREATE TABLE stored_tags (
+    user_id TEXT NOT NULL, tag TEXT NOT NULL, ord INTEGER NOT NULL, id TEXT NOT NULL,
+    PRIMARY KEY (user_id, tag, ord, id)
+) WITHOUT ROWID;
+CREATE TRIGGER tags_added AFTER INSERT ON stored_conversations WHEN new.tags <> '[]' BEGIN
+    INSERT INTO stored_tags SELECT new.user_id, value, new.ord, new.id FROM json_each(new.tags);
+END;
+CREATE TRIGGER tags_changed AFTER UPDATE ON stored_conversations
+WHEN old.tags <> new.tags OR old.user_id <> new.user_id OR old.ord <> new.ord BEGIN
+    DELETE FROM stored_tags WHERE user_id = old.user_id AND ord = old.ord AND id = old.id
+        AND tag IN (SELECT value FROM json_each(old.tags));
+    INSERT INTO stored_tags SELECT new.user_id, value, new.ord, new.id FROM json_each(new.tags);
+END;
+CREATE TRIGGER tags_removed AFTER DELETE ON stored_conversations WHEN old.tags <> '[]' BEGIN
+    DELETE FROM stored_tags WHERE user_id = old.user_id AND ord = old.ord AND id = old.id
+        AND tag IN (SELECT value FROM json_each(old.tags));
+END;
+";
+
 /// Turns the tables of version 2 into those of version 3.
 const FROM_2: &str = "
 DROP VIEW conversations;
@@ -126,14 +148,15 @@ UPDATE stored_conversations SET due = 0 WHERE id IN (
 UPDATE stored_generations SET due = ord WHERE status IN ('completed', 'cancelled', 'error');
 ";
 
-/// Creates the tables in a new file, brings those of the last two versions up to date, and refuses others.
+/// Creates the tables in a new file, brings those of the last three versions up to date, and refuses others.
 pub(super) fn prepare(db: &mut Connection) -> Result<(), StoreError> {
     let version = version(db)?;
     match version {
         VERSION => run(db, &[REMOVALS]).map_err(broken),
-        0 => run(db, &[TABLES, SINCE_2, REMOVALS, SINCE_3]).map_err(broken),
-        2 => upgrade(db, version, &[FROM_2, SINCE_2, FILL_FROM_2, REMOVALS, SINCE_3]),
-        3 => upgrade(db, version, &[REMOVALS, SINCE_3]),
+        0 => run(db, &[TABLES, SINCE_2, REMOVALS, SINCE_3, SINCE_4]).map_err(broken),
+        2 => upgrade(db, version, &[FROM_2, SINCE_2, FILL_FROM_2, REMOVALS, SINCE_3, SINCE_4]),
+        3 => upgrade(db, version, &[REMOVALS, SINCE_3, SINCE_4]),
+        4 => upgrade(db, version, &[REMOVALS, SINCE_4]),
         _ => Err(unknown(version)),
     }
 }
@@ -176,6 +199,12 @@ fn run(db: &mut Connection, steps: &[&str]) -> rusqlite::Result<()> {
 pub(super) fn next_epoch(db: &Connection) -> Result<u64, StoreError> {
     let sql = "UPDATE meta SET value = value + 1 WHERE key = 'epoch' RETURNING value";
     db.query_row(sql, [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned).map_err(broken)
+}
+
+/// Makes the next start at least the one after this.
+pub(super) fn raise_epoch(db: &Connection, epoch: u64) -> rusqlite::Result<()> {
+    let sql = "UPDATE meta SET value = max(value, ?1) WHERE key = 'epoch'";
+    db.execute(sql, [epoch.cast_signed()]).map(|_| ())
 }
 
 #[cfg(test)]

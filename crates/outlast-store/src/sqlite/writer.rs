@@ -10,14 +10,16 @@ use outlast_core::{ConversationId, Seq};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::contract::{Append, AppendError, Change, StoreError};
+use crate::contract::{Append, AppendError, Change, Fence, StoreError};
 use crate::fault::point;
 use crate::sqlite::Shared;
 use crate::sqlite::batch::Waiting;
 use crate::sqlite::failure::{Failure, broken};
 use crate::sqlite::items::ItemWrite;
+use crate::sqlite::opening::FENCE_BITS;
 use crate::sqlite::pace::{self, Pace};
 use crate::sqlite::removal::Removal;
+use crate::sqlite::schema;
 use crate::sqlite::wal::Wal;
 
 /// A batch is closed when it holds this many bytes, so that one commit stays short.
@@ -34,6 +36,7 @@ pub(super) enum Command {
     Trim { conversation: ConversationId, first: Seq, last: Seq, answer: Answer },
     Delete { conversation: ConversationId, answer: Answer },
     Item(ItemWrite),
+    RaiseFences { fence: Fence, answer: Answer },
     Settle { answer: Answer },
 }
 
@@ -121,6 +124,9 @@ impl Writer {
                 (answer, self.trim(&conversation, first, last))
             }
             Command::Delete { conversation, answer } => return self.delete(conversation, answer),
+            Command::RaiseFences { fence, answer } => {
+                (answer, self.transact(|tx| schema::raise_epoch(tx, fence.0 >> FENCE_BITS)))
+            }
             Command::Settle { answer } => (answer, self.settle_everything()),
         };
         // A caller that has gone away does not need its answer.
@@ -147,12 +153,12 @@ impl Writer {
             Ok(more) => more || removing,
             Err(failure) => {
                 // Nothing is lost: unsettled records stay in `recent` and are settled later.
-                tracing::warn!(?failure, "recent records could not be settled");
+                tracing::warn!(?failure, "cannot move recent records into chunks; will retry");
                 removing
             }
         };
         if let Err(error) = self.wal.tidy(&self.db) {
-            tracing::warn!(%error, "checkpoint failed");
+            tracing::warn!(%error, "cannot checkpoint the write-ahead log");
             self.note(&Failure::before_commit(&error));
         }
         more
@@ -178,7 +184,7 @@ impl Writer {
         if let Failure::Fatal(why) = failure
             && self.fatal.is_none()
         {
-            tracing::error!(%why, "storage failed; no more writes");
+            tracing::error!(%why, "storage failed; nothing more is written until a restart");
             self.fatal = Some(failure.clone());
             self.shared.failed.send_replace(true);
         }
@@ -217,7 +223,10 @@ impl Gathered {
                 self.appends.push(Waiting { append, answer });
             }
             Command::Item(write) => self.items.push(write),
-            Command::Trim { .. } | Command::Delete { .. } | Command::Settle { .. } => {
+            Command::Trim { .. }
+            | Command::Delete { .. }
+            | Command::RaiseFences { .. }
+            | Command::Settle { .. } => {
                 self.others.push(command);
             }
         }
@@ -266,6 +275,7 @@ impl Command {
             | Self::Item(_)
             | Self::Trim { .. }
             | Self::Delete { .. }
+            | Self::RaiseFences { .. }
             | Self::Settle { .. } => pace::Waiting::prompt(),
         }
     }

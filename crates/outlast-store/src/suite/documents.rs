@@ -25,6 +25,7 @@ pub async fn a_put_replaces_every_field(subject: &mut dyn Subject) {
         };
         if table == Table::Conversations {
             second.state = Some("another".into());
+            second.tags = vec!["".into(), "'; -- \"[]{},".into(), "ä".into()];
         }
         if table != Table::Messages {
             second.due = Some(-5);
@@ -95,7 +96,7 @@ pub async fn list_is_newest_first_and_pages(subject: &mut dyn Subject) {
 }
 
 /// The ids of all pages. Checks that each page but the last is full and has a `next`.
-async fn page_through(store: &dyn Store, query: Query) -> Vec<String> {
+pub(super) async fn page_through(store: &dyn Store, query: Query) -> Vec<String> {
     let mut after = None;
     let mut found = Vec::new();
     loop {
@@ -178,6 +179,7 @@ pub async fn a_put_without_a_state_keeps_the_state_and_its_seq(subject: &mut dyn
         due: Some(5),
         status: "running".into(),
         request: "r1".into(),
+        tags: vec!["a".into()],
         body: "{}".into(),
         state: None,
         ..head(&c, 2)

@@ -74,6 +74,19 @@ pub async fn an_instance_that_leaves_gives_everything_up(subject: &mut dyn Subje
     assert!(matches!(answer, Err(AppendError::Fenced { .. })), "{answer:?}");
 }
 
+pub async fn instances_with_a_lease_are_known_to_others(subject: &mut dyn Subject) {
+    let one = subject.store();
+    one.renew(LONG).await.expect("renew");
+    assert_eq!(one.others().await.expect("others"), [], "itself is not another");
+    let Some(two) = subject.another().await else { return };
+    assert_eq!(one.others().await.expect("others"), [], "it has no lease yet");
+    two.renew(LONG).await.expect("renew");
+    assert_eq!(one.others().await.expect("others"), [two.instance().clone()]);
+    assert_eq!(two.others().await.expect("others"), [one.instance().clone()]);
+    two.leave().await.expect("leave");
+    assert_eq!(one.others().await.expect("others"), []);
+}
+
 pub async fn what_is_due_and_unowned_is_listed(subject: &mut dyn Subject) {
     let store = subject.store();
     store.renew(LONG).await.expect("renew");

@@ -83,6 +83,17 @@ pub async fn an_item_is_removed_once(subject: &mut dyn Subject) {
     assert_eq!(store.put_item(item("k", "id", 1)).await.expect("put"), 1, "versions start over");
 }
 
+pub async fn kinds_are_listed_while_they_have_items(subject: &mut dyn Subject) {
+    let store = subject.store();
+    for (kind, id) in [("b", "1"), ("a", "1"), ("a", "2")] {
+        store.put_item(item(kind, id, 1)).await.expect("put");
+    }
+    assert_eq!(store.item_kinds().await.expect("kinds"), ["a", "b"]);
+    store.remove_item("b", "1").await.expect("remove");
+    store.remove_item("a", "1").await.expect("remove");
+    assert_eq!(store.item_kinds().await.expect("kinds"), ["a"]);
+}
+
 pub async fn items_are_listed_newest_first_and_page(subject: &mut dyn Subject) {
     let store = subject.store();
     for (id, order) in [("a", 1), ("b", 3), ("c", 3), ("d", 2)] {

@@ -47,6 +47,23 @@ pub async fn fences_only_grow(subject: &mut dyn Subject) {
     }
 }
 
+pub async fn fences_can_be_raised(subject: &mut dyn Subject) {
+    let c = conversation("c");
+    let store = subject.store();
+    let first = store.claim(&c).await.expect("claim");
+    let latest = store.raise_fences(Fence(0)).await.expect("ask");
+    assert!(latest >= first);
+    let high = Fence(latest.0 + (1 << 45));
+    assert_eq!(store.raise_fences(high).await.expect("raise"), high);
+    assert_eq!(store.raise_fences(latest).await.expect("a lower one changes nothing"), high);
+    store.append(append(&c, first, 0, &["a"])).await.expect("the owner stays");
+    let next = store.claim(&c).await.expect("claim");
+    assert!(next > high);
+    drop(store);
+    subject.reopen().await;
+    assert!(subject.store().claim(&c).await.expect("claim") > next);
+}
+
 pub async fn a_released_fence_writes_nothing(subject: &mut dyn Subject) {
     let store = subject.store();
     let c = conversation("c");

@@ -7,6 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+mod pooler;
+
+pub use pooler::Pooler;
+
 /// A server that does not start in this time will not start.
 const STARTED_WITHIN: Duration = Duration::from_secs(30);
 
@@ -14,6 +18,7 @@ const STARTED_WITHIN: Duration = Duration::from_secs(30);
 pub struct Server {
     folder: PathBuf,
     port: u16,
+    settings: Vec<String>,
     running: Option<Running>,
 }
 
@@ -26,13 +31,22 @@ struct Running {
 impl Server {
     /// Creates an empty server and starts it. Panics with the reason if that is not possible.
     pub fn start() -> Server {
+        Server::with(&[], &[])
+    }
+
+    /// The same with these settings (`name=value`), and files that they may name, each with its text.
+    pub fn with(settings: &[&str], files: &[(&str, &str)]) -> Server {
         let name = format!("outlast-postgres-{}", uuid::Uuid::now_v7().simple());
         let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder).expect("a folder for PostgreSQL");
         let port =
             TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port").port();
-        let mut server = Server { folder, port, running: None };
+        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let mut server = Server { folder, port, settings, running: None };
         server.initialise();
+        for (name, text) in files {
+            server.write(name, text);
+        }
         server.resume();
         server
     }
@@ -40,9 +54,25 @@ impl Server {
     /// The URL of a new, empty schema. A database of its own for each test would take a second.
     pub fn url(&self) -> String {
         let name = format!("test_{}", uuid::Uuid::now_v7().simple());
-        let done = self.psql(&format!("CREATE SCHEMA {name}"));
-        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        self.ask(&format!("CREATE SCHEMA {name}"));
         format!("postgres://postgres@127.0.0.1:{}/postgres?options=-csearch_path%3D{name}", self.port)
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The process that all others of the server belong to.
+    pub fn pid(&self) -> u32 {
+        let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("the server runs");
+        file.lines().next().and_then(|line| line.parse().ok()).expect("its first line is a number")
+    }
+
+    /// The only value that a query returns.
+    pub fn ask(&self, sql: &str) -> String {
+        let done = self.psql(sql);
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8_lossy(&done.stdout).trim().to_owned()
     }
 
     /// Stops it as `immediate` as a crash, or in an orderly way.
@@ -58,14 +88,15 @@ impl Server {
     /// Starts it again with what it has stored.
     pub fn resume(&mut self) {
         let script = r#""$0" -D "$1/data" -c listen_addresses=127.0.0.1 -p "$2" -c unix_socket_directories= \
-             -c max_connections=800 -c shared_buffers=32MB -c log_min_messages=fatal >"$1/log" 2>&1 &
+             -c max_connections=800 -c shared_buffers=32MB -c log_min_messages=fatal $3 >"$1/log" 2>&1 &
              server=$!
              order=INT
              read order
              kill -s "${order:-INT}" $server
              wait $server"#;
-        let mut command = self.as_postgres("sh");
+        let mut command = as_postgres(&self.folder, "sh");
         command.args(["-c", script]).arg(program("postgres")).arg(&self.folder).arg(self.port.to_string());
+        command.arg(self.settings.iter().map(|setting| format!("-c {setting} ")).collect::<String>());
         let mut shell = command.stdin(Stdio::piped()).spawn().expect("a shell");
         let orders = shell.stdin.take();
         self.running = Some(Running { shell, orders });
@@ -83,34 +114,49 @@ impl Server {
 
     fn psql(&self, sql: &str) -> Output {
         let port = self.port.to_string();
-        let ask = ["-q", "-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-c", sql];
+        let ask = ["-qtA", "-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-c", sql];
         Command::new(program("psql")).args(ask).output().expect("psql")
     }
 
     fn initialise(&self) {
         if is_root() {
-            let owned = Command::new("chown").arg("postgres").arg(&self.folder).status().expect("chown");
-            assert!(owned.success());
+            own(&self.folder);
         }
         let data = self.folder.join("data");
-        let mut command = self.as_postgres(program("initdb").to_str().expect("a path in UTF-8"));
+        let mut command = as_postgres(&self.folder, program("initdb").to_str().expect("a path in UTF-8"));
         command.args(["-N", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--locale=C", "-D"]).arg(data);
         let done = command.output().expect("initdb");
         assert!(done.status.success(), "initdb: {}", String::from_utf8_lossy(&done.stderr));
     }
 
-    /// PostgreSQL refuses to run as root.
-    fn as_postgres(&self, program: &str) -> Command {
-        let mut command = if is_root() {
-            let mut command = Command::new("runuser");
-            command.args(["-u", "postgres", "--", program]);
-            command
-        } else {
-            Command::new(program)
-        };
-        command.current_dir(&self.folder);
-        command
+    /// A file in the server's data folder that only it may read.
+    fn write(&self, name: &str, text: &str) {
+        let path = self.folder.join("data").join(name);
+        fs::write(&path, text).expect("a file for PostgreSQL");
+        let modes = Command::new("chmod").arg("600").arg(&path).status().expect("chmod");
+        assert!(modes.success());
+        if is_root() {
+            own(&path);
+        }
     }
+}
+
+fn own(path: &Path) {
+    let owned = Command::new("chown").arg("postgres").arg(path).status().expect("chown");
+    assert!(owned.success());
+}
+
+/// PostgreSQL and PgBouncer refuse to run as root.
+fn as_postgres(folder: &Path, program: &str) -> Command {
+    let mut command = if is_root() {
+        let mut command = Command::new("runuser");
+        command.args(["-u", "postgres", "--", program]);
+        command
+    } else {
+        Command::new(program)
+    };
+    command.current_dir(folder);
+    command
 }
 
 impl Drop for Server {

@@ -9,6 +9,7 @@ use outlast_store::Items;
 
 use super::keys::{self, KeySpec};
 use super::scopes::{Scopes, ScopesError};
+use crate::audit::{Action, Audit};
 use crate::config::parse_duration;
 
 #[derive(Subcommand)]
@@ -26,13 +27,13 @@ pub(crate) enum KeysCommand {
 
 #[derive(Args)]
 pub(crate) struct Create {
-    /// The user of the key. Users need not be created; each sees only their own data
+    /// The key's user. Users need not be created first; each sees only their own data
     #[arg(long)]
     user: String,
-    /// What the key allows: read, write, approve, produce, admin
+    /// What the key allows, separated by commas: read, write, approve, produce, admin
     #[arg(long, default_value = Scopes::USUAL, value_parser = parse_scopes)]
     scopes: Scopes,
-    /// When the key expires, for example 90d; by default never
+    /// How long the key is valid, such as 90d; by default it never expires
     #[arg(long, value_name = "DURATION", value_parser = parse_expiry)]
     expires: Option<Duration>,
 }
@@ -46,15 +47,17 @@ fn parse_expiry(text: &str) -> Result<Duration, &'static str> {
 }
 
 impl KeysCommand {
-    pub(crate) async fn run(self, items: &dyn Items) -> anyhow::Result<()> {
+    pub(crate) async fn run(self, items: &dyn Items, audit: &Audit) -> anyhow::Result<()> {
         let now = Clock::System.now();
         match self {
             KeysCommand::Create(Create { user, scopes, expires }) => {
                 let expires_at = expires.map(|expires| now.after(expires));
                 let key = keys::create(items, KeySpec { user, scopes, expires_at }, now).await?;
+                let id = keys::PresentedKey::parse(&key).map(|key| key.id().to_owned()).unwrap_or_default();
+                audit.record(&Action { object: id, ..Action::here(now, "keys create".to_owned()) });
                 say(&key);
                 eprintln!(
-                    "This key is shown only now. The server needs a key for every request from now on."
+                    "This key is shown only once. From now on, the server needs a key for every request."
                 );
             }
             KeysCommand::List => {
@@ -68,6 +71,8 @@ impl KeysCommand {
             KeysCommand::Revoke { id } => {
                 let id = keys::PresentedKey::parse(&id).map_or(id.as_str(), |key| key.id());
                 keys::revoke(items, id, now).await?;
+                audit
+                    .record(&Action { object: id.to_owned(), ..Action::here(now, "keys revoke".to_owned()) });
                 eprintln!("revoked {id}");
             }
         }

@@ -1,12 +1,12 @@
 //! The public keys of an issuer, from a file or from the one URL in the settings.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, JwkSet, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use reqwest::{Client, Url, redirect};
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 /// Keys are fetched again after this time, so that a key that the issuer withdrew stops working.
@@ -32,6 +32,9 @@ enum Place {
 pub(crate) struct Jwks {
     place: Place,
     known: Mutex<Known>,
+    /// Held by whoever reads the keys again. Those whose key is known do not wait for that: anybody can cause it with
+    /// an invalid token, and the issuer may be slow.
+    turn: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -56,9 +59,9 @@ impl Jwks {
             }
             Err(_) => Place::File(PathBuf::from(place)),
         };
-        let jwks = Jwks { place, known: Mutex::default() };
+        let jwks = Jwks { place, known: Mutex::default(), turn: tokio::sync::Mutex::default() };
         if let Place::File(_) = jwks.place {
-            jwks.refresh(&mut *jwks.known.lock().await).await?;
+            jwks.refresh().await?;
         }
         Ok(jwks)
     }
@@ -70,18 +73,26 @@ impl Jwks {
         id: Option<&str>,
         algorithm: Algorithm,
     ) -> Result<Option<DecodingKey>, JwksError> {
-        let mut known = self.known.lock().await;
-        let is_fresh = known.read.is_some_and(|read| read.elapsed() < FRESH_FOR);
-        let may_try = known.tried.is_none_or(|tried| tried.elapsed() >= FETCH_PAUSE);
-        if may_try && (!is_fresh || pick(&known.keys, id).is_none()) {
-            let refreshed = self.refresh(&mut known).await;
-            match refreshed {
+        let (has_key, is_fresh) = {
+            let known = self.known();
+            (pick(&known.keys, id).is_some(), known.read.is_some_and(|read| read.elapsed() < FRESH_FOR))
+        };
+        let turn = match (has_key, is_fresh) {
+            (true, true) => None,
+            (true, false) => self.turn.try_lock().ok(),
+            (false, _) => Some(self.turn.lock().await),
+        };
+        if turn.is_some() && self.may_try() {
+            match self.refresh().await {
                 Ok(()) => {}
                 // Keys that were read before still count for a while: the issuer may be down.
-                Err(error) if !known.keys.is_empty() => tracing::warn!(%error, "using the keys read before"),
+                Err(error) if !self.known().keys.is_empty() => {
+                    tracing::warn!(%error, "cannot read the keys again; using those read before")
+                }
                 Err(error) => return Err(error),
             }
         }
+        let known = self.known();
         if known.read.is_none() {
             return Err(self.failed("they could not be fetched; trying again soon"));
         }
@@ -89,18 +100,34 @@ impl Jwks {
         Ok(key.and_then(|key| DecodingKey::from_jwk(key).ok()))
     }
 
-    async fn refresh(&self, known: &mut Known) -> Result<(), JwksError> {
-        known.tried = Some(Instant::now());
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the last try was long enough ago.
+    fn may_try(&self) -> bool {
+        self.known().tried.is_none_or(|tried| tried.elapsed() >= FETCH_PAUSE)
+    }
+
+    async fn refresh(&self) -> Result<(), JwksError> {
+        let tried = Some(Instant::now());
+        self.known().tried = tried;
         let bytes = match &self.place {
             Place::File(path) => tokio::fs::read(path).await.map_err(|error| self.failed(error))?,
             Place::Url { client, url } => fetch(client, url).await.map_err(|why| self.failed(why))?,
         };
         let set: JwkSet = serde_json::from_slice(&bytes).map_err(|error| self.failed(error))?;
         // A symmetric key in a public document would be a secret that everybody knows.
-        known.keys = set.keys;
-        known.keys.retain(|key| !matches!(key.algorithm, AlgorithmParameters::OctetKey(_)));
-        known.read = known.tried;
+        let mut keys = set.keys;
+        keys.retain(|key| !matches!(key.algorithm, AlgorithmParameters::OctetKey(_)));
+        *self.known() = Known { keys, read: tried, tried };
         Ok(())
+    }
+
+    /// As if the last try had been long ago.
+    #[cfg(test)]
+    pub(super) fn let_time_pass(&self) {
+        self.known().tried = None;
     }
 
     fn failed(&self, why: impl ToString) -> JwksError {

@@ -1,12 +1,12 @@
 //! Passes: what a browser gets in exchange for a credential, because it cannot keep or send the credential
-//! itself. A session lives in a cookie; a ticket stands once in a URL, for an `EventSource` or a WebSocket.
+//! itself. A session lives in a cookie; a ticket is used once, in a URL, for an `EventSource` or a WebSocket.
 //!
 //! The store has a hash of a pass. A pass never outlives the credential behind it.
 
 use std::time::Duration;
 
 use outlast_core::{Timestamp, UserId};
-use outlast_store::{Item, ItemQuery, Items, PutError, StoreError};
+use outlast_store::{Item, ItemQuery, Items, PutError, StoreError, remove_due};
 use serde::{Deserialize, Serialize};
 
 use super::principal::{Principal, Source};
@@ -20,8 +20,9 @@ pub(super) const TICKET: &str = "ticket";
 const SESSION_LIVES: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// A ticket is made to be used at once.
 const TICKET_LIVES: Duration = Duration::from_secs(30);
-/// Expired passes removed at a time.
-const SWEEP: usize = 500;
+/// How many sessions one user has: more than anybody has browsers. The oldest makes room, so that nobody can fill the
+/// store by logging in. Tickets are not limited: they are gone in half a minute.
+const SESSIONS_MAX: usize = 100;
 
 /// A pass as it is handed out. This is the only time that its secret is known.
 pub(crate) struct Pass {
@@ -39,6 +40,9 @@ pub(super) struct Stored {
     pub(super) expires_at: Timestamp,
     /// The credential that it was made with.
     pub(super) source: Source,
+    /// What that one was made with, if it is a session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    credential: Option<Source>,
     /// When that credential expires.
     pub(super) until: Option<Timestamp>,
     /// The path that a ticket is for.
@@ -56,7 +60,8 @@ pub(super) async fn make(
     let lives = if kind == SESSION { SESSION_LIVES } else { TICKET_LIVES };
     let expires_at = holder.expires().map_or(now.after(lives), |expires| expires.min(now.after(lives)));
     let (scopes, source, until) = (holder.scopes(), holder.source().clone(), holder.expires());
-    let stored = Stored { user: String::new(), scopes, expires_at, source, until, resource };
+    let credential = (holder.credential() != &source).then(|| holder.credential().clone());
+    let stored = Stored { user: String::new(), scopes, expires_at, source, credential, until, resource };
     let secret = random_hex::<SECRET_BYTES>();
     let item = Item {
         kind: kind.to_owned(),
@@ -68,11 +73,26 @@ pub(super) async fn make(
         body: serde_json::to_string(&stored).expect("a pass has string keys"),
     };
     match items.put_item(item).await {
-        Ok(_) => Ok(Pass { secret, expires_at }),
+        Ok(_) => {
+            if kind == SESSION {
+                forget_the_oldest(items, holder.user()).await?;
+            }
+            Ok(Pass { secret, expires_at })
+        }
         Err(error @ (PutError::Conflict | PutError::Unavailable(_) | PutError::Unconfirmed(_))) => {
             Err(StoreError::Unavailable(error.to_string()))
         }
     }
+}
+
+/// Ends the sessions of a user beyond the limit.
+async fn forget_the_oldest(items: &dyn Items, user: &UserId) -> Result<(), StoreError> {
+    let newest = ItemQuery { user: Some(user.clone()), ..ItemQuery::newest(SESSION, SESSIONS_MAX) };
+    let Some(after) = items.list_items(newest.clone()).await?.next else { return Ok(()) };
+    for old in items.list_items(ItemQuery { after: Some(after), ..newest }).await?.items {
+        items.remove_item(SESSION, &old.id).await?;
+    }
+    Ok(())
 }
 
 /// The pass with this hash, if it has not expired.
@@ -93,15 +113,17 @@ impl Stored {
     pub(super) fn user(&self) -> UserId {
         UserId::from(&self.user)
     }
+
+    /// The key or token behind it.
+    pub(super) fn credential(&self) -> Source {
+        self.credential.as_ref().unwrap_or(&self.source).clone()
+    }
 }
 
 /// Removes passes that have expired.
 pub(super) async fn sweep(items: &dyn Items, now: Timestamp) -> Result<(), StoreError> {
     for kind in [SESSION, TICKET] {
-        let query = ItemQuery { due_by: Some(now.0), ..ItemQuery::newest(kind, SWEEP) };
-        for item in items.list_items(query).await?.items {
-            items.remove_item(kind, &item.id).await?;
-        }
+        remove_due(items, kind, now.0).await?;
     }
     Ok(())
 }

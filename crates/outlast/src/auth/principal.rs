@@ -16,6 +16,9 @@ pub(super) struct Grant {
     pub(super) user: UserId,
     pub(super) scopes: Scopes,
     pub(super) source: Source,
+    /// For a session, what it was opened with; otherwise the source itself. Limits per key count this, so that nobody
+    /// has a limit once for every session.
+    pub(super) credential: Source,
     pub(super) expires: Option<Timestamp>,
     pub(super) ended: CancellationToken,
 }
@@ -51,6 +54,11 @@ impl Principal {
         &self.0.source
     }
 
+    /// The key or token behind it, even if a session was opened with it.
+    pub(crate) fn credential(&self) -> &Source {
+        &self.0.credential
+    }
+
     /// Whether it is the one user of a server without keys.
     pub(crate) fn is_local(&self) -> bool {
         self.0.source == Source::Local
@@ -66,6 +74,10 @@ impl Principal {
 
     pub(crate) fn may(&self, scope: Scope) -> bool {
         self.0.scopes.contains(scope)
+    }
+
+    pub(crate) fn scope_names(&self) -> Vec<&'static str> {
+        self.0.scopes.names().collect()
     }
 
     /// Returns when the credential is no longer valid. An open stream holds its principal and waits for this; other

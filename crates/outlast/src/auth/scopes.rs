@@ -97,7 +97,7 @@ impl Scopes {
         self.0 & scope.bit() != 0
     }
 
-    fn names(self) -> impl Iterator<Item = &'static str> {
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
         Scope::ALL.into_iter().filter(move |scope| self.contains(*scope)).map(Scope::name)
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn random_hex<const BYTES: usize>() -> String {
     hex(&bytes)
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to a String cannot fail");
         text

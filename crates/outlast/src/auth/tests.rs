@@ -1,8 +1,8 @@
 //! Keys as tests use them, and what becomes of streams whose key is revoked.
 
-mod tokens;
+pub(crate) mod tokens;
 
-use outlast_store::MemoryStore;
+use outlast_store::{Item, ListedItems, MemoryStore, PutError};
 
 use super::keys::{self, KeySpec};
 use super::*;
@@ -106,11 +106,16 @@ async fn b5_revoking_a_key_ends_what_it_holds_within_5_seconds_and_nothing_else(
     let (items, auth) = auth().await;
     let (key, other) = (key_of(&*items, "ada", "read").await, key_of(&*items, "ada", "read").await);
     let (held, kept) = (auth.by_key(&key).await.unwrap(), auth.by_key(&other).await.unwrap());
+    // Another instance, with a stream that a session of the key opened.
+    let beside = Auth::open(items.clone(), auth.clock, None).await.unwrap();
+    let session = auth.log_in(&held).await.unwrap();
+    let held_beside = beside.by_session(&session.secret).await.unwrap();
     let began = tokio::time::Instant::now();
     revoke(&*items, &key).await;
     tokio::select! {
         () = auth.watch() => {}
-        () = held.ended() => {}
+        () = beside.watch() => {}
+        () = async { tokio::join!(held.ended(), held_beside.ended()); } => {}
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     assert!(!kept.has_ended());
@@ -147,4 +152,107 @@ async fn b4_a_lease_fits_one_generation_and_one_epoch_at_every_instance_of_a_sto
     }
     let elsewhere = Auth::open(Arc::new(MemoryStore::new()), Clock::System, None).await.unwrap();
     assert!(!elsewhere.leases().fits(&lease, &"gen_1".into(), 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn b4_a_user_who_logs_in_again_and_again_has_a_limited_number_of_sessions() {
+    let (items, auth) = auth().await;
+    let ada = auth.by_key(&key_of(&*items, "ada", "read").await).await.unwrap();
+    let bob = auth.by_key(&key_of(&*items, "bob", "read").await).await.unwrap();
+    let of_bob = auth.log_in(&bob).await.unwrap();
+    let mut sessions = Vec::new();
+    for _ in 0..150 {
+        sessions.push(auth.log_in(&ada).await.unwrap());
+        tokio::time::advance(Duration::from_millis(1)).await;
+    }
+    let stored = items.list_items(ItemQuery::newest("session", 1_000)).await.unwrap().items;
+    assert_eq!(stored.len(), 101);
+    assert!(is_invalid(&auth.by_session(&sessions[49].secret).await));
+    for kept in [&sessions[50], &sessions[149], &of_bob] {
+        assert!(auth.by_session(&kept.secret).await.is_ok());
+    }
+}
+
+/// A store with a limited speed, like a database elsewhere.
+struct Slow(MemoryStore);
+
+impl Slow {
+    async fn wait() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[async_trait::async_trait]
+impl Items for Slow {
+    async fn put_item(&self, item: Item) -> Result<u64, PutError> {
+        self.0.put_item(item).await
+    }
+
+    async fn get_item(&self, kind: &str, id: &str) -> Result<Option<Item>, StoreError> {
+        Slow::wait().await;
+        self.0.get_item(kind, id).await
+    }
+
+    async fn list_items(&self, query: ItemQuery) -> Result<ListedItems, StoreError> {
+        Slow::wait().await;
+        self.0.list_items(query).await
+    }
+
+    async fn item_kinds(&self) -> Result<Vec<String>, StoreError> {
+        self.0.item_kinds().await
+    }
+
+    async fn remove_item(&self, kind: &str, id: &str) -> Result<bool, StoreError> {
+        Slow::wait().await;
+        self.0.remove_item(kind, id).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn b5_i18_revoking_a_key_ends_its_streams_in_time_beside_3_000_others_and_20_000_expired_tickets() {
+    let items = Arc::new(Slow(MemoryStore::new()));
+    let clock = Clock::simulated(Clock::System.now());
+    let auth = Auth::open(items.clone(), clock, None).await.unwrap();
+    let mut streams = Vec::new();
+    for n in 0..3_000 {
+        let key = key_of(&items.0, &format!("user {n}"), "read").await;
+        streams.push((auth.by_key(&key).await.unwrap(), key));
+    }
+    let (held, key) = streams.pop().unwrap();
+    for _ in 0..20_000 {
+        auth.ticket(&held, "/v1/x".to_owned()).await.unwrap();
+    }
+    // The moment at which the tickets are swept.
+    let mut revoked_at = None;
+    tokio::select! {
+        () = auth.watch() => {}
+        () = async {
+            tokio::time::sleep(SWEEP_EVERY + Duration::from_secs(1)).await;
+            revoked_at = Some(tokio::time::Instant::now());
+            revoke(&items.0, &key).await;
+            held.ended().await;
+        } => {}
+    }
+    let took = revoked_at.unwrap().elapsed();
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(streams.iter().all(|(kept, _)| !kept.has_ended()));
+    // One by one, they would take 100 s.
+    tokio::time::timeout(Duration::from_secs(80), auth.watch()).await.unwrap_err();
+    let left = items.0.list_items(ItemQuery::newest(TICKET, 1)).await.unwrap().items;
+    assert!(left.is_empty(), "all are gone after the next sweep");
+}
+
+#[tokio::test]
+async fn b4_limits_per_key_count_the_sessions_and_tickets_of_the_key_too() {
+    let (items, auth) = auth().await;
+    let key = key_of(&*items, "ada", "read").await;
+    let direct = auth.by_key(&key).await.unwrap();
+    let session = auth.log_in(&direct).await.unwrap();
+    let in_session = auth.by_session(&session.secret).await.unwrap();
+    let ticket = auth.ticket(&in_session, "/v1/x".to_owned()).await.unwrap();
+    let with_ticket = auth.by_ticket(&ticket.secret, "/v1/x").await.unwrap();
+    for principal in [&in_session, &with_ticket] {
+        assert_ne!(principal.source(), direct.source(), "logging out ends it");
+        assert_eq!(principal.credential(), direct.source());
+    }
 }

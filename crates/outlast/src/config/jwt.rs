@@ -1,4 +1,4 @@
-//! `[jwt]`: the login elsewhere whose tokens are accepted.
+//! `[jwt]`: a login elsewhere whose tokens are accepted.
 
 use anyhow::{Context as _, bail};
 use jsonwebtoken::{Algorithm, DecodingKey};

@@ -9,7 +9,8 @@ use std::path::Path;
 use anyhow::{Context, anyhow, bail};
 use toml::{Table, Value};
 
-use super::Config;
+use super::origins::{Origin, Origins};
+use super::{Config, Given};
 
 /// The prefix of our variables; `__` separates the levels.
 const ENVIRONMENT: &str = "OUTLAST_";
@@ -30,6 +31,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// `KEY=VALUE`, as given to `--set`.
     pub(crate) flags: &'a [String],
+    /// Flags of single settings: the flag, its setting and the value.
+    pub(crate) named: Vec<(&'static str, &'static str, String)>,
 }
 
 #[cfg(test)]
@@ -41,35 +44,58 @@ impl<'a> Sources<'a> {
 
 impl Config {
     pub(crate) fn load(sources: Sources<'_>) -> anyhow::Result<Config> {
-        let mut tree = match sources.file {
-            Some(file) => read(file)?,
-            None => Table::new(),
+        let (mut tree, mut origins) = (Table::new(), Origins::default());
+        if let Some(file) = sources.file {
+            tree = read(file, &mut origins)?;
+        }
+        let mut add = |given: Table, origin: Origin| {
+            origins.note(&given, &origin);
+            merge(&mut tree, given).with_context(|| format!("{origin} cannot be used"))
         };
         for (name, value) in sources.environment {
             let Some(name) = name.to_str() else { continue }; // all our names are valid UTF-8
             if let Some(path) = name.strip_prefix(ENVIRONMENT).filter(|path| path.contains("__")) {
                 let value = value.to_str().with_context(|| format!("{name} is not valid UTF-8"))?;
                 let keys: Vec<String> = path.split("__").map(str::to_lowercase).collect();
-                let given = nested(keys, parse_value(value));
-                merge(&mut tree, given).with_context(|| format!("{name} cannot be used"))?;
+                add(nested(keys, parse_value(value)), Origin::Environment(name.to_owned()))?;
             }
         }
         for flag in sources.flags {
-            let given = parse_flag(flag)?;
-            merge(&mut tree, given).context("--set cannot be used")?;
+            add(parse_flag(flag)?, Origin::Flag("--set".to_owned()))?;
+        }
+        for (flag, setting, value) in sources.named {
+            let keys = setting.split('.').map(str::to_owned).collect();
+            add(nested(keys, Value::String(value)), Origin::Flag(flag.to_owned()))?;
         }
         for (old, new) in RENAMED {
             if find(&tree, old).is_some() {
-                bail!("the setting {old} is now called {new}");
+                bail!("{}the setting {old} is now called {new}", at(&origins, old));
             }
         }
-        serde_path_to_error::deserialize(Value::Table(tree)).map_err(|error| anyhow!(describe(&error)))
+        let given = Given(tree.clone());
+        let config: Result<Config, _> = serde_path_to_error::deserialize(Value::Table(tree));
+        let config = config.map_err(|error| {
+            let place = at(&origins, &error.path().to_string());
+            anyhow!("{place}{}", describe(&error))
+        })?;
+        Ok(Config { given, origins, ..config })
+    }
+
+    /// Adds where a setting came from to what is wrong with it.
+    pub(crate) fn blame(&self, setting: &str) -> String {
+        format!("{}the setting {setting} cannot be used", at(&self.origins, setting))
     }
 }
 
-fn read(file: &Path) -> anyhow::Result<Table> {
+/// Where to look, in front of a message.
+fn at(origins: &Origins, setting: &str) -> String {
+    origins.near(setting).map(|origin| format!("{origin}: ")).unwrap_or_default()
+}
+
+fn read(file: &Path, origins: &mut Origins) -> anyhow::Result<Table> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("cannot read the settings in {}", file.display()))?;
+    origins.note_file(file, &text);
     text.parse().map_err(|error: toml::de::Error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let line = before.matches('\n').count() + 1;
@@ -105,7 +131,7 @@ fn parse_key(text: &str) -> Option<Vec<String>> {
 }
 
 /// A value from the environment or a flag: parsed as TOML if that gives a single value, otherwise a string.
-fn parse_value(text: &str) -> Value {
+pub(super) fn parse_value(text: &str) -> Value {
     let document = format!("value = {text}").parse::<Table>().ok().filter(|table| table.len() == 1);
     let value = document.and_then(|mut table| table.remove("value"));
     value.filter(|value| !value.is_datetime()).unwrap_or_else(|| Value::String(text.to_owned()))
@@ -151,7 +177,8 @@ fn describe(error: &serde_path_to_error::Error<toml::de::Error>) -> String {
         .replace("expected usize", NUMBER)
         .replace("expected u32", NUMBER)
         .replace("expected u64", NUMBER)
-        .replace("expected a nonzero u32", "expected a whole number of at least 1");
+        .replace("expected a nonzero u32", "expected a whole number of at least 1")
+        .replace("expected a nonzero u64", "expected a whole number of at least 1");
     if message.starts_with("unknown field") && !path.starts_with("models.") {
         let known = message.split_once(", ").map_or("", |(_, known)| known);
         return format!("unknown setting {path}: {known}");

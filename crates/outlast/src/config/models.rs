@@ -48,6 +48,8 @@ pub(crate) struct Upstream {
     pub(crate) headers: BTreeMap<String, Secret>,
     /// The maximum number of tokens in an answer. A client can ask for fewer.
     pub(crate) max_tokens: Option<u64>,
+    /// How many bytes of messages the model is given. Beyond that, the oldest results of tools are left out.
+    pub(crate) context_bytes: Option<usize>,
     /// An attempt fails if nothing arrives for this long. The default is `timeouts.upstream_idle`.
     #[serde(default, deserialize_with = "duration::deserialize_some")]
     pub(crate) idle_timeout: Option<Duration>,

@@ -1,19 +1,21 @@
 //! The sections of the settings, in the order of `docs/settings.md`.
 
 use std::net::SocketAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use outlast_core::Rules;
-use outlast_engine::Settings;
+use outlast_engine::{NotificationSettings, Settings};
 use serde::Deserialize;
 
-use super::duration;
-use crate::http::{Hosts, RateLimits};
+use super::{duration, size};
+use crate::http::{Hosts, Quotas, RateLimits};
+use crate::server::TlsFiles;
 
-const A_MINUTE: NonZeroU32 = NonZeroU32::new(60).expect("not zero");
-const A_HUNDRED_USERS: NonZeroU32 = NonZeroU32::new(6_000).expect("not zero");
+const ONE_A_SECOND: NonZeroU32 = NonZeroU32::new(60).expect("not zero");
+const A_FEW_SCREENS: NonZeroUsize = NonZeroUsize::new(200).expect("not zero");
+const A_HUNDRED_A_SECOND: NonZeroU32 = NonZeroU32::new(6_000).expect("not zero");
 
 #[derive(Debug, Deserialize)]
 #[cfg_attr(test, derive(serde::Serialize))]
@@ -21,6 +23,9 @@ const A_HUNDRED_USERS: NonZeroU32 = NonZeroU32::new(6_000).expect("not zero");
 pub(crate) struct Server {
     pub(crate) listen: SocketAddr,
     pub(crate) data: PathBuf,
+    #[serde(with = "duration")]
+    pub(crate) drain: Duration,
+    pub(crate) public_url: Option<String>,
     #[cfg_attr(test, serde(serialize_with = "no_entries"))]
     pub(crate) allowed_hosts: Hosts,
 }
@@ -36,7 +41,29 @@ impl Default for Server {
         Server {
             listen: SocketAddr::from(([127, 0, 0, 1], 8787)),
             data: PathBuf::from("outlast-data"),
+            drain: Duration::from_secs(5), // streams end at once; a response takes longer only on a slow network
+            public_url: None,
             allowed_hosts: Hosts::default(),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct TlsSection {
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
+    certificate: Option<PathBuf>,
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
+    key: Option<PathBuf>,
+}
+
+impl TlsSection {
+    pub(crate) fn files(&self) -> anyhow::Result<Option<TlsFiles>> {
+        match (self.certificate.clone(), self.key.clone()) {
+            (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+            (None, None) => Ok(None),
+            _ => anyhow::bail!("the settings tls.certificate and tls.key must be given together"),
         }
     }
 }
@@ -51,6 +78,23 @@ pub(crate) struct Store {
 impl Default for Store {
     fn default() -> Store {
         Store { url: "sqlite:".to_owned() }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Instances {
+    #[serde(with = "duration")]
+    pub(super) lease: Duration,
+    #[serde(with = "duration")]
+    pub(super) renew: Duration,
+}
+
+impl Default for Instances {
+    fn default() -> Instances {
+        let settings = Settings::default();
+        Instances { lease: settings.lease, renew: settings.renew }
     }
 }
 
@@ -146,12 +190,33 @@ pub(super) struct RetentionSection {
     pub(super) completed: Duration,
     #[serde(with = "duration")]
     pub(super) error: Duration,
+    #[serde(with = "duration")]
+    pub(super) notifications: Duration,
 }
 
 impl Default for RetentionSection {
     fn default() -> RetentionSection {
-        let kept = Settings::default().retention;
-        RetentionSection { completed: kept.completed, error: kept.error }
+        let settings = Settings::default();
+        let (kept, notifications) = (settings.retention, settings.notifications.kept);
+        RetentionSection { completed: kept.completed, error: kept.error, notifications }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Webhooks {
+    pub(crate) allow_private: bool,
+    pub(super) attempts: u32,
+    #[serde(with = "duration")]
+    pub(super) backoff: Duration,
+    pub(super) contact: String,
+}
+
+impl Default for Webhooks {
+    fn default() -> Webhooks {
+        let NotificationSettings { attempts, backoff, contact, .. } = NotificationSettings::default();
+        Webhooks { allow_private: false, attempts, backoff, contact }
     }
 }
 
@@ -165,6 +230,19 @@ pub(crate) struct Limits {
     pub(crate) answer_bytes: usize,
     pub(crate) body_bytes: usize,
     pub(crate) connections: usize,
+    pub(crate) connections_per_user: usize,
+    pub(crate) streams_per_user: usize,
+    #[serde(with = "size")]
+    pub(crate) disk_per_user: u64,
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
+    pub(crate) tokens_per_day_per_user: Option<NonZeroU64>,
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
+    pub(crate) tokens_per_day_per_key: Option<NonZeroU64>,
+    #[cfg_attr(test, serde(skip_serializing_if = "Option::is_none"))]
+    pub(crate) tokens_per_day: Option<NonZeroU64>,
+    pub(crate) notifications_per_user: NonZeroUsize,
+    pub(crate) webhooks_per_user: usize,
+    pub(crate) push_per_user: usize,
     pub(crate) starts_per_minute_per_user: NonZeroU32,
     pub(crate) starts_per_minute_per_key: NonZeroU32,
     pub(crate) starts_per_minute: NonZeroU32,
@@ -180,6 +258,15 @@ impl Limits {
             login_failures: self.login_failures_per_minute,
         }
     }
+
+    pub(crate) fn quotas(&self) -> Quotas {
+        Quotas {
+            tokens_per_user: self.tokens_per_day_per_user,
+            tokens_per_key: self.tokens_per_day_per_key,
+            tokens: self.tokens_per_day,
+            disk_per_user: self.disk_per_user,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -190,11 +277,20 @@ impl Default for Limits {
             followers_per_conversation: Settings::default().followers_per_conversation,
             answer_bytes: Rules::default().answer_bytes,
             body_bytes: 1024 * 1024,
-            connections: 10_000, // a stalled one costs up to half a megabyte
-            starts_per_minute_per_user: A_MINUTE, // one a second is more than a person types
-            starts_per_minute_per_key: A_MINUTE,
-            starts_per_minute: A_HUNDRED_USERS,
-            login_failures_per_minute: A_MINUTE, // of all clients together
+            notifications_per_user: A_FEW_SCREENS,
+            webhooks_per_user: Settings::default().notifications.webhooks_per_user,
+            push_per_user: Settings::default().notifications.push_per_user,
+            connections: 10_000,           // a stalled one costs up to half a megabyte
+            connections_per_user: 2_000,   // all of a user's streams, and as many requests beside them
+            streams_per_user: 1_000,       // a tenth of all connections
+            disk_per_user: 10 << 30,       // a hundred users fit on one large disk
+            tokens_per_day_per_user: None, // only the operator knows what tokens cost
+            tokens_per_day_per_key: None,
+            tokens_per_day: None,
+            starts_per_minute_per_user: ONE_A_SECOND, // one a second is more than a person types
+            starts_per_minute_per_key: ONE_A_SECOND,
+            starts_per_minute: A_HUNDRED_A_SECOND,
+            login_failures_per_minute: ONE_A_SECOND, // of all clients together
         }
     }
 }
@@ -222,5 +318,42 @@ pub(crate) struct Checkpoints {
 impl Default for Checkpoints {
     fn default() -> Checkpoints {
         Checkpoints { url: "file:".to_owned() }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct AuditSection {
+    pub(crate) file: PathBuf,
+}
+
+impl Default for AuditSection {
+    fn default() -> AuditSection {
+        AuditSection { file: PathBuf::from("audit.jsonl") }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Log {
+    pub(crate) format: LogFormat,
+    pub(crate) filter: String,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    /// One line for people.
+    Human,
+    /// One JSON object a line, for programs.
+    Json,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { format: LogFormat::Human, filter: "info".to_owned() }
     }
 }

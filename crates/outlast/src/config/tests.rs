@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use outlast_core::Policy;
+use outlast_core::{Place, Policy};
 
 use super::load::Sources;
 use super::*;
@@ -144,7 +144,56 @@ fn b7_settings_for_tools_become_rules() {
 #[test]
 fn b7_a_tool_that_there_is_not_is_refused_by_name() {
     let config = load_file("[tools.bsh]\npolicy = \"allow\"").unwrap();
-    assert!(config.engine().unwrap_err().starts_with("tools.bsh: there is no such tool; there are bash, "));
+    assert!(config.engine().unwrap_err().starts_with("tools.bsh: unknown tool; the tools are bash, "));
+    let choices = "{a,b}".repeat(7);
+    let rule = format!("[[tools.bash.rules]]\nmatch = {{ command = \"{choices}\" }}\npolicy = \"deny\"");
+    let wrong = load_file(&rule).unwrap().engine().unwrap_err();
+    assert!(wrong.starts_with("tools.bash.rules: ") && wrong.contains("more than 64"), "{wrong}");
+}
+
+#[test]
+fn x4_http_tools_become_rules_that_ask_a_person() {
+    let config = load_file(
+        "[http_tools.weather]\nurl = \"https://example.com/\"\nmethod = \"GET\"\nread_only = true\n\
+         headers = { Authorization = { env = \"PATH\" } }\nschema = { type = \"object\" }\n\
+         [http_tools.pay]\nurl = \"https://example.com/pay\"\nidempotent = true\n[tools.pay]\npolicy = \"deny\"",
+    );
+    let config = config.unwrap();
+    let rules = config.engine().unwrap().rules.tools;
+    let said =
+        |name: &str| (rules[name].place, rules[name].read_only, rules[name].idempotent, rules[name].policy);
+    assert_eq!(said("weather"), (Place::Elsewhere, true, false, Policy::Ask));
+    assert_eq!(said("pay"), (Place::Elsewhere, false, true, Policy::Deny));
+    let toolbox = crate::toolbox::open(&config).unwrap();
+    assert_eq!(toolbox.spec("weather").unwrap().parameters.unwrap()["type"], "object");
+}
+
+#[test]
+fn x4_an_http_tool_that_cannot_work_stops_the_start_and_no_key_is_shown() {
+    for (settings, said) in [
+        (
+            "[http_tools.bash]\nurl = \"https://a.test/\"",
+            "http_tools.bash: another tool already has this name",
+        ),
+        ("[http_tools.\"a b\"]\nurl = \"https://a.test/\"", "http_tools.a b: a tool's name"),
+        ("[http_tools.a]\nurl = \"http://a.test/\"", "https://"),
+        ("[http_tools.a]\nurl = \"https://10.0.0.1/\"", "not allowed"),
+        ("[http_tools.a]\nurl = \"https://a.test/\"\nschema = 1", "JSON schema"),
+        (
+            "[http_tools.a]\nurl = \"https://a.test/\"\nheaders = { X = \"sk-canary\\n\" }",
+            "X is not a valid header",
+        ),
+        (
+            "[http_tools.a]\nurl = \"https://a.test/\"\nheaders = { X = { env = \"NOT_SET_canary\" } }",
+            "not set",
+        ),
+    ] {
+        let config = load_file(settings).unwrap();
+        let opened =
+            config.engine().and_then(|_| crate::toolbox::open(&config).map_err(|error| format!("{error:#}")));
+        let error = opened.unwrap_err();
+        assert!(error.contains(said) && !error.contains("canary"), "{settings}: {error}");
+    }
 }
 
 #[test]
@@ -178,12 +227,10 @@ fn i14_a_variable_that_is_not_text_is_named_without_its_value() {
 
 /// The rows of the table in `docs/settings.md`: setting and default.
 fn documented() -> BTreeMap<String, String> {
-    let text = include_str!("../../../../docs/settings.md");
     let mut rows = BTreeMap::new();
-    for line in text.lines().filter(|line| line.starts_with("| `")) {
-        let cells: Vec<&str> = line.split(" | ").collect();
-        let name = cells[0].trim_start_matches("| ").trim_matches('`').to_owned();
-        assert!(rows.insert(name, cells[1].trim_matches('`').to_owned()).is_none(), "twice: {line}");
+    for row in documented::rows() {
+        let default = row.default.trim_matches('`').to_owned();
+        assert!(rows.insert(row.name.to_owned(), default).is_none(), "twice: {}", row.name);
     }
     rows
 }
@@ -209,10 +256,22 @@ fn model_fields(kind: &str) -> Vec<String> {
 }
 
 /// Settings that are absent by default, each with a value that is accepted.
-const WITHOUT_DEFAULT: [(&str, &str); 5] = [
+const WITHOUT_DEFAULT: [(&str, &str); 17] = [
+    ("server.public_url", "server.public_url=https://chat.example.com"),
+    ("tls.certificate", "tls.certificate=cert.pem"),
+    ("tls.key", "tls.key=key.pem"),
     ("sandbox.cpu", "sandbox.cpu=1.5"),
+    ("e2b.api_key_file", "e2b.api_key_file=/run/secrets/e2b"),
+    ("e2b.api_url", "e2b.api_url=https://api.e2b.example.com"),
+    ("e2b.sandbox_url", "e2b.sandbox_url=https://sandbox.e2b.example.com"),
+    ("e2b.program", "e2b.program=/opt/outlast"),
     ("agent.max_tokens", "agent.max_tokens=1000"),
     ("agent.max_time", "agent.max_time=1h"),
+    ("limits.tokens_per_day_per_user", "limits.tokens_per_day_per_user=1000"),
+    ("limits.tokens_per_day_per_key", "limits.tokens_per_day_per_key=1000"),
+    ("limits.tokens_per_day", "limits.tokens_per_day=1000"),
+    ("traces.url", "traces.url=http://127.0.0.1:4318/v1/traces"),
+    ("traces.headers", "traces.headers={ a = \"b\" }"),
     ("tools.<name>.policy", "tools.bash.policy=allow"),
     ("tools.<name>.rules", "tools.bash.rules=[{ match = { command = \"ls\" }, policy = \"allow\" }]"),
 ];
@@ -226,7 +285,19 @@ fn b7_the_documented_settings_and_defaults_match_the_code() {
     let (optional, others): (BTreeMap<_, _>, BTreeMap<_, _>) = others
         .into_iter()
         .partition(|(name, _)| WITHOUT_DEFAULT.iter().any(|(optional, _)| name == optional));
+    let (http_tools, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        others.into_iter().partition(|(name, _)| name.starts_with("http_tools."));
+    let (mcp, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+        others.into_iter().partition(|(name, _)| name.starts_with("mcp."));
     assert_eq!(others, defaults());
+    for (section, documented) in [("http_tools", http_tools), ("mcp", mcp)] {
+        let error = told(load_flags(&[&format!("{section}.x={{ url = \"https://a.test/\", unknown = 1 }}")]));
+        let fields: Vec<&str> =
+            error.split_once("expected").unwrap().1.split('`').skip(1).step_by(2).collect();
+        assert!(fields.len() == documented.len(), "{fields:?}");
+        let has = |field: &&str| documented.contains_key(&format!("{section}.<name>.{field}"));
+        assert!(fields.iter().all(has), "{fields:?}");
+    }
     assert_eq!(optional.len(), WITHOUT_DEFAULT.len(), "{optional:?}");
     for (_, flag) in WITHOUT_DEFAULT {
         load_flags(&[flag]).unwrap_or_else(|error| panic!("{flag}: {error:#}"));
@@ -249,4 +320,76 @@ fn b7_the_documented_settings_and_defaults_match_the_code() {
             "docs/settings.md has {name}, which is not a setting"
         );
     }
+}
+
+#[test]
+fn b7_the_printed_default_settings_are_the_defaults_and_explain_every_setting() {
+    let printed = default_file();
+    let table = |config: Config| toml::Table::try_from(config).unwrap();
+    assert_eq!(table(load_file(&printed).unwrap()), table(Config::default()));
+    for row in documented::rows().iter().filter(|row| !row.name.ends_with('>')) {
+        let name = row.name.rsplit_once('.').unwrap().1;
+        let set =
+            printed.lines().any(|line| line.trim_start_matches("# ").starts_with(&format!("{name} = ")));
+        assert!(set, "{name} is not in the printed settings");
+    }
+    for line in printed.lines() {
+        assert!(line.chars().count() <= 120 && !line.contains('`') && !line.contains("]("), "{line}");
+    }
+}
+
+#[test]
+fn b7_a_bad_setting_in_a_file_is_named_with_its_line() {
+    for (text, line, key) in [
+        ("[store]\nuri = \"memory:\"", 2, "store.uri"),
+        ("\n\n[stoer]\nurl = \"memory:\"", 3, "stoer"),
+        ("[limits]\nconnections = 1\nbody_bytes = \"many\"", 3, "limits.body_bytes"),
+        ("limits.body_bytes = -1", 1, "limits.body_bytes"),
+        ("[limits]\nbody_bytes = true", 2, "limits.body_bytes"),
+        ("[timeouts]\n# why\nunwatched = 90", 3, "timeouts.unwatched"),
+        ("[models.default]\nkind = \"oracle\"", 2, "models.default.kind"),
+        ("[models.\"a.b\"]\nkind = \"openai\"", 1, "models.a.b"),
+        (
+            "[[tools.bash.rules]]\nmatch = { command = \"ls\" }\npolicy = \"perhaps\"",
+            3,
+            "tools.bash.rules[0].policy",
+        ),
+        ("[jwt]\naudience = \"x\"", 1, "jwt"),
+        ("[limits]\nsubscribers_per_generation = 5", 2, "limits.followers_per_conversation"),
+    ] {
+        let error = told(load_file(text));
+        assert!(error.contains(&format!("line {line}: ")) && error.contains(key), "{text:?}: {error}");
+    }
+    let error = told(load(&[("OUTLAST_LIMITS__BODY_BYTES", "many")]));
+    assert!(error.starts_with("OUTLAST_LIMITS__BODY_BYTES: "), "{error}");
+    let error = told(load_flags(&["limits.body_bytes=many"]));
+    assert!(error.starts_with("--set: "), "{error}");
+}
+
+#[test]
+fn b7_the_settings_in_use_are_shown_with_their_origin_and_without_secrets() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "[store]\nurl = \"postgres://ann:sk-canary@db/outlast\"\n[models.default]\nkind = \"openai\"\n\
+                model = \"m\"\nheaders = { X-Key = \"sk-canary\" }\n[limits]\nbody_bytes = 1\nconnections = 5";
+    std::fs::write(file.path(), text).unwrap();
+    let flags = ["limits.body_bytes=3".to_owned()];
+    let mut sources = environment(&[("OUTLAST_LIMITS__BODY_BYTES", "2"), ("OUTLAST_RETRY__MAX", "7")]);
+    sources.named.push(("--data", "server.data", "here".to_owned()));
+    let config = Config::load(Sources { file: Some(file.path()), flags: &flags, ..sources }).unwrap();
+    let shown = config.show();
+    let line = |name: &str| {
+        let line = shown.lines().find(|line| line.starts_with(&format!("{name} = ")));
+        line.unwrap_or_else(|| panic!("{name} is missing: {shown}"))
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    assert_eq!(line("limits.body_bytes"), "limits.body_bytes = 3 # --set");
+    assert_eq!(line("retry.max"), "retry.max = 7 # OUTLAST_RETRY__MAX");
+    assert_eq!(line("server.data"), "server.data = \"here\" # --data");
+    assert_eq!(line("retry.backoff"), "retry.backoff = \"500ms\" # default");
+    assert!(line("limits.connections").ends_with("line 9"), "{shown}");
+    assert!(line("store.url").contains("postgres://ann:[redacted]@db/outlast"), "{shown}");
+    assert!(!shown.contains("canary"), "{shown}");
+    assert_eq!(shown.matches("limits.body_bytes").count(), 1, "{shown}");
 }

@@ -35,9 +35,10 @@ fn find(path: &str) -> Option<(&'static str, &'static [u8])> {
     FILES.iter().find(|(name, _)| *name == path).copied()
 }
 
-/// The routes of the app itself: the start page, a conversation, an inspected generation.
+/// The routes of the app itself: the start page, the operator's page, a conversation, an inspected generation, a decision.
 fn is_page(path: &str) -> bool {
-    path.is_empty() || path.starts_with("c/") || path.starts_with("inspect/")
+    let pages = ["c/", "inspect/", "approve/"];
+    path.is_empty() || path == "operate" || pages.iter().any(|page| path.starts_with(page))
 }
 
 fn respond(name: &'static str, bytes: &'static [u8]) -> Response {
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn only_the_apps_own_paths_show_the_page() {
-        assert!(is_page("") && is_page("c/conv_1") && is_page("inspect/gen_1"));
+        assert!(is_page("") && is_page("c/conv_1") && is_page("inspect/gen_1") && is_page("operate"));
         assert!(!is_page("v1/nothing") && !is_page("wp-login.php") && !is_page("assets/gone.js"));
     }
 

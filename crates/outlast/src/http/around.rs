@@ -65,6 +65,9 @@ struct Capabilities {
     version: &'static str,
     /// The user that this request was made as.
     user: String,
+    /// What the credential of this request allows: `read`, `write`, `approve`, `produce`, `admin`.
+    #[schema(value_type = Vec<String>)]
+    scopes: Vec<&'static str>,
     /// Generations continue without their clients.
     background: bool,
     /// `GET /v1/jobs/{id}` and `background: true` in chat completions.
@@ -84,16 +87,21 @@ struct Capabilities {
     durability: &'static str,
     /// The kind of store, as in the setting `store.url`.
     store: String,
-    /// The models by name; the first message of a conversation may choose one.
+    /// The names of the models; every start may choose one.
     models: Vec<String>,
-    /// The tools that the server runs itself.
+    /// The names of the tools that the server offers.
     tools: Vec<String>,
+    /// The names of MCP servers whose tools cannot be called now; `GET /v1/tools` says why.
+    tool_servers_unavailable: Vec<String>,
     /// Tool calls can wait for a person's decision.
     approvals: bool,
     /// Where tools run.
     #[schema(value_type = String)]
     sandbox: &'static str,
-    /// The server notifies users who are not watching when a generation ends.
+    /// Why there is no sandbox, and so none of the tools that run in one. Absent if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools_problem: Option<String>,
+    /// The server notifies users who are not watching.
     notifications: bool,
 }
 
@@ -111,10 +119,13 @@ enum Durability {
     security(("key" = [])),
     responses((status = 200, body = Capabilities, description = "What clients can rely on.")))]
 async fn capabilities(caller: Caller<Anyone>) -> axum::Json<Capabilities> {
+    let servers = caller.engine().tool_servers().into_iter();
+    let unavailable = servers.filter(|server| server.problem.is_some());
     axum::Json(Capabilities {
         name: "outlast",
         version: env!("CARGO_PKG_VERSION"),
         user: caller.user().as_str().to_owned(),
+        scopes: caller.principal().scope_names(),
         background: true,
         background_jobs: true,
         chat_completions: true,
@@ -125,9 +136,11 @@ async fn capabilities(caller: Caller<Anyone>) -> axum::Json<Capabilities> {
         store: caller.app().0.store.clone(),
         models: caller.engine().models(),
         tools: caller.engine().tools(),
+        tool_servers_unavailable: unavailable.map(|server| server.name).collect(),
         approvals: true,
         sandbox: if caller.engine().no_tools().is_none() { "local" } else { "none" },
-        notifications: false,
+        tools_problem: caller.engine().no_tools().map(str::to_owned),
+        notifications: true,
     })
 }
 
@@ -152,7 +165,7 @@ struct Model {
 /// List models
 #[utoipa::path(get, path = "/v1/models", operation_id = "listModels", tag = "Server",
     security(("key" = [])),
-    responses((status = 200, body = ModelList, description = "The models of the settings.")))]
+    responses((status = 200, body = ModelList, description = "The models in the settings.")))]
 async fn models(caller: Caller<Anyone>) -> axum::Json<ModelList> {
     let model = |id| Model { id, object: "model", created: 0, owned_by: "outlast" };
     let data = caller.engine().models().into_iter().map(model).collect();

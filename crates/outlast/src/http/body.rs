@@ -38,7 +38,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Json<T> {
     }
 }
 
-async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
+pub(crate) async fn read(request: Request, limit: usize) -> Result<Bytes, Problem> {
     let body = timeout(BODY_TIMEOUT, Limited::new(request.into_body(), limit).collect()).await;
     match body.map_err(|_| Problem::broken_off("the body took too long to arrive"))? {
         Ok(body) => Ok(body.to_bytes()),
@@ -89,7 +89,7 @@ fn explain(bytes: &[u8], error: serde_path_to_error::Error<serde_json::Error>) -
     Problem::invalid(path, detail)
 }
 
-fn not_json(error: &serde_json::Error) -> Problem {
+pub(crate) fn not_json(error: &serde_json::Error) -> Problem {
     Problem::bad_json(format!("the body is not valid JSON: {error}"))
 }
 

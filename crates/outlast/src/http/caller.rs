@@ -7,12 +7,13 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, Method, header};
 use outlast_core::UserId;
-use outlast_engine::Engine;
+use outlast_engine::{Engine, StartRequest};
 
 use super::App;
 use super::error::Problem;
+use super::per_user::{ConnectionUser, Open};
 use super::session::COOKIE;
-use crate::auth::{AuthError, Principal, Scope};
+use crate::auth::{AuthError, Principal, Scope, Source};
 
 /// Headers that proxies add. A server without keys trusts every client on this machine, and behind a proxy that would
 /// be everyone.
@@ -42,6 +43,7 @@ pub(crate) struct Read;
 pub(crate) struct Write;
 pub(crate) struct Approve;
 pub(crate) struct Produce;
+pub(crate) struct Admin;
 
 impl Needs for Anyone {
     const SCOPE: Option<Scope> = None;
@@ -59,11 +61,19 @@ impl Needs for Produce {
     const SCOPE: Option<Scope> = Some(Scope::Produce);
 }
 
+impl Needs for Admin {
+    const SCOPE: Option<Scope> = Some(Scope::Admin);
+}
+
 impl<S: Needs> FromRequestParts<App> for Caller<S> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Caller<S>, Problem> {
         let principal = identify(app, parts).await?;
+        super::audited::note(parts, &principal);
+        if let Some(connection) = parts.extensions.get::<ConnectionUser>() {
+            connection.becomes(&principal, &app.0.user_connections)?;
+        }
         if let Some(scope) = S::SCOPE {
             allow(&principal, scope)?;
         }
@@ -83,6 +93,9 @@ async fn identify(app: &App, parts: &Parts) -> Result<Principal, Problem> {
     if let Some(credential) = bearer(headers)? {
         return Ok(auth.by_bearer(credential).await?);
     }
+    if let Some(key) = event_key(parts) {
+        return Ok(auth.by_bearer(key).await?);
+    }
     if parts.method == Method::GET
         && let Some(ticket) = ticket(parts.uri.query().unwrap_or_default())
     {
@@ -94,12 +107,17 @@ async fn identify(app: &App, parts: &Parts) -> Result<Principal, Problem> {
     }
 }
 
+/// The key in the path of an event. The SDK that sends it has no other place for one.
+fn event_key(parts: &Parts) -> Option<&str> {
+    parts.uri.path().strip_prefix("/e/").filter(|_| parts.method == Method::POST)
+}
+
 fn ticket(query: &str) -> Option<Cow<'_, str>> {
     let mut pairs = form_urlencoded::parse(query.as_bytes());
     pairs.find(|(name, _)| name == "ticket").map(|(_, ticket)| ticket)
 }
 
-/// The session in the cookie. Of two, nobody can tell which one the browser meant.
+/// The session in the cookie. If there are two, it cannot be known which one the browser meant.
 pub(super) fn session_secret(headers: &HeaderMap) -> Result<Option<&str>, AuthError> {
     let mut found = None;
     for value in headers.get_all(header::COOKIE) {
@@ -148,9 +166,34 @@ impl<S> Caller<S> {
         &self.principal
     }
 
+    /// Counts a start of a generation against the caller's limits, and notes in the request which key asks.
+    pub(crate) async fn admit(&self, request: StartRequest) -> Result<StartRequest, Problem> {
+        self.count_start().await?;
+        Ok(StartRequest { api_key_id: self.api_key_id(), ..request })
+    }
+
     /// Counts a start of a generation against the caller's limits.
-    pub(crate) fn count_start(&self) -> Result<(), Problem> {
-        self.app.0.rates.start(&self.principal)
+    pub(crate) async fn count_start(&self) -> Result<(), Problem> {
+        self.app.0.rates.start(&self.principal)?;
+        self.app.0.quotas.start(&self.app.0.engine, &self.principal).await
+    }
+
+    /// Refuses a caller who already stores too much.
+    pub(crate) async fn may_store(&self) -> Result<(), Problem> {
+        self.app.0.quotas.disk(&self.app.0.engine, &self.principal).await
+    }
+
+    /// The key that limits are counted for, even if the caller has a session that was opened with it.
+    pub(crate) fn api_key_id(&self) -> Option<String> {
+        match self.principal.credential() {
+            Source::Key(id) => Some(id.clone()),
+            Source::Local | Source::Token(_) | Source::Session(_) => None,
+        }
+    }
+
+    /// Counts a stream of the caller until it is dropped.
+    pub(super) fn open_stream(&self) -> Result<Open, Problem> {
+        self.app.0.streams.open(&self.principal)
     }
 
     /// For what comes after the request, like a command on a WebSocket: the credential must still be valid

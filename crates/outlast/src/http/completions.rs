@@ -83,7 +83,7 @@ async fn complete(
     let delivery = body.delivery();
     let mut request = body.into_request(&headers)?;
     check_depth(&request)?;
-    caller.count_start()?;
+    request = caller.admit(request).await?;
     if let Some(thread) = &request.conversation {
         request.conversation = Some(caller.engine().thread(caller.user(), thread.as_str()).await?);
     }

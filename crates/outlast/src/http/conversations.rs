@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderMap, StatusCode};
 use outlast_core::{ConversationDocument, ConversationId, ConversationView, Message, Seq};
+use outlast_engine::{ConversationFilter, MetadataTag, NewConversation};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
@@ -12,8 +13,8 @@ use super::App;
 use super::body::{Id, Json, RequestName, request_id};
 use super::caller::{Caller, Read, Write};
 use super::error::Problem;
-use super::free::{Metadata, Title};
-use super::query::{PageQuery, Query, Whole, limit};
+use super::free::{Key, Metadata, Title};
+use super::query::{Fields, PageQuery, Query, Whole, limit};
 use super::streamed::StreamedJson;
 
 /// The default number of messages in a view or page: more than a screen shows.
@@ -32,6 +33,9 @@ pub(crate) fn router() -> OpenApiRouter<App> {
 pub(crate) struct CreateConversation {
     title: Option<Title>,
     metadata: Option<Metadata>,
+    /// Your own key for the conversation, such as the id of a screen. At most one of your conversations has it:
+    /// creating it again returns that one.
+    key: Option<Key>,
     /// Idempotency key: repeating the request creates nothing new.
     request_id: Option<RequestName>,
 }
@@ -82,34 +86,63 @@ pub(crate) struct MessagePage {
 #[utoipa::path(post, path = "/v1/conversations", operation_id = "createConversation", tag = "Conversations",
     security(("key" = ["write"])),
     responses(
-        (status = 201, body = ConversationDocument, description = "Created, now or by an earlier request with the same id."),
-        (status = 409, description = "`idempotency_conflict`."),
+        (status = 201, body = ConversationDocument, description = "Created, now or by an earlier request with the same id or key."),
+        (status = 409, description = "`idempotency_conflict`: it was created with a different title or different metadata."),
     ))]
 async fn create(
     caller: Caller<Write>,
     headers: HeaderMap,
     Json(body): Json<CreateConversation>,
 ) -> Result<(StatusCode, axum::Json<ConversationDocument>), Problem> {
+    caller.may_store().await?;
     let request = request_id(&headers, body.request_id);
     let (title, metadata) = (body.title.map(|Title(title)| title), body.metadata.map(Value::from));
-    let id = caller.engine().create_conversation(caller.user(), title, metadata, request).await?;
+    let new = NewConversation { title, metadata, key: body.key.map(|Key(key)| key), request };
+    let id = caller.engine().create_conversation(caller.user(), new).await?;
     let view = caller.engine().view(caller.user(), &id, 0).await?;
     Ok((StatusCode::CREATED, axum::Json(view.conversation)))
 }
 
 /// List conversations
 ///
-/// Newest first.
+/// Newest first. Metadata fields with text, a number or a boolean can be searched: the first 32 by name, if the
+/// name and the value together have at most 500 bytes.
 #[utoipa::path(get, path = "/v1/conversations", operation_id = "listConversations", tag = "Conversations",
-    params(PageQuery),
+    params(PageQuery, FilterQuery),
     security(("key" = ["read"])),
     responses((status = 200, body = ConversationPage, description = "One page.")))]
 async fn list(
     caller: Caller<Read>,
     Query(page): Query<PageQuery>,
+    Query(filter): Query<FilterQuery>,
+    Fields(metadata): Fields,
 ) -> Result<StreamedJson<ConversationPage>, Problem> {
-    let page = caller.engine().conversations(caller.user(), page.paging()?).await?;
+    let filter = ConversationFilter { key: filter.key, metadata: metadata_tag(metadata)? };
+    let page = caller.engine().conversations(caller.user(), filter, page.paging()?).await?;
     Ok(StreamedJson(ConversationPage { data: page.data, next_cursor: page.next_cursor }))
+}
+
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+struct FilterQuery {
+    /// Only the conversation with this key.
+    key: Option<String>,
+    /// Only conversations whose metadata have this value in this field: `metadata[projectId]=p1`. One field at most.
+    #[serde(skip)]
+    #[param(style = DeepObject, explode = true, value_type = Option<BTreeMap<String, String>>)]
+    #[allow(dead_code, reason = "Fields reads it; here it is described")]
+    metadata: (),
+}
+
+fn metadata_tag(fields: Vec<(String, String)>) -> Result<Option<MetadataTag>, Problem> {
+    let [(field, value)] = &fields[..] else {
+        return match fields.is_empty() {
+            true => Ok(None),
+            false => Err(Problem::invalid("metadata", "can be searched by one field at a time")),
+        };
+    };
+    let tag = MetadataTag::new(field, value);
+    tag.map(Some).ok_or_else(|| Problem::invalid("metadata", "is too long to be searched for"))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -175,6 +208,7 @@ async fn update(
     Json(body): Json<ConversationChange>,
 ) -> Result<axum::Json<ConversationDocument>, Problem> {
     let id = caller.engine().thread(caller.user(), id.as_str()).await?;
+    caller.may_store().await?;
     let title = body.title.map(|title| title.map(|Title(title)| title));
     let metadata = body.metadata.map(|metadata| metadata.map_or(Value::Null, Value::from));
     caller.engine().update_conversation(caller.user(), &id, title, metadata).await?;

@@ -1,15 +1,18 @@
-//! Turns every refusal and failure into a response. All status codes are in this file.
+//! Turns every refusal and failure into a response. All status codes are in this file and the folder beside it.
 
 mod access;
+mod files;
+mod store;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use outlast_core::{GenerationDocument, GenerationId, GenerationStatus, Refusal};
 use outlast_engine::EngineError;
-use outlast_store::StoreError;
 use serde::Serialize;
 use serde_json::Value;
 
+use self::store::{broken, unavailable};
+use super::per_user::CONNECTIONS_PER_USER;
 use super::problem::{About, Code, CompletionProblemDocument, ErrorObject, ProblemCode, ProblemDocument};
 
 /// How long a client should wait when a limit was reached. Most bursts are over by then.
@@ -40,7 +43,7 @@ impl Problem {
 
     /// Somebody else has claimed the generation, or nobody gave this lease.
     pub(crate) fn wrong_lease() -> Problem {
-        let detail = "the lease is not the one of this generation and epoch: claim it again";
+        let detail = "the lease does not match this generation and epoch; claim it again";
         Problem::new(StatusCode::CONFLICT, ProblemCode::StaleProducer, detail)
     }
 
@@ -74,13 +77,18 @@ impl Problem {
     }
 
     pub(crate) fn too_many_connections() -> Problem {
-        let detail = "the server has as many connections as limits.connections allows; try again later";
+        let detail = "the server has reached limits.connections; try again later";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::LimitReached, detail)
             .of_limit("limits.connections")
     }
 
     fn of_limit(self, limit: &'static str) -> Problem {
         self.with(|about| about.limit = Some(limit))
+    }
+
+    pub(crate) fn link_expired() -> Problem {
+        let detail = "this link has expired; open the conversation to decide";
+        Problem::new(StatusCode::CONFLICT, ProblemCode::LinkExpired, detail)
     }
 
     pub(crate) fn broken_off(detail: impl AsRef<str>) -> Problem {
@@ -266,6 +274,9 @@ impl Problem {
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
+        if self.about.limit == Some(CONNECTIONS_PER_USER) {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         if self.status == StatusCode::PAYLOAD_TOO_LARGE {
             // The rest of the body is not read, so this connection cannot be reused. Without this header a client
             // would send its next request on it and lose the request.
@@ -297,11 +308,18 @@ impl From<Refusal> for Problem {
             }
             Refusal::NotRetryable | Refusal::PromptGone => conflict(ProblemCode::NotRetryable),
             Refusal::AlreadyExists => conflict(ProblemCode::AlreadyExists),
+            Refusal::ToolRunning => conflict(ProblemCode::ToolRunning),
+            Refusal::WorkspaceFull { .. } => Problem::no_room(&detail),
+            Refusal::FilesNotSaved => unavailable(&detail),
             Refusal::MessageExists { id } => {
                 conflict(ProblemCode::MessageExists).with(|about| about.message_id = Some(id.to_string()))
             }
             Refusal::ApprovalChanged { tool_use_id } => {
                 conflict(ProblemCode::ApprovalChanged).with(|about| about.tool_use_id = Some(tool_use_id))
+            }
+            // The engine answers the last two itself: they are about what parent and child tell each other.
+            Refusal::BelongsToParent { .. } | Refusal::AskedByChild(_) | Refusal::NotDelegated => {
+                conflict(ProblemCode::Delegated)
             }
             Refusal::NotForWorkers => conflict(ProblemCode::NotExternal),
             Refusal::NotAsked { .. } => Problem::new(StatusCode::NOT_FOUND, ProblemCode::NotFound, detail),
@@ -334,51 +352,32 @@ impl From<EngineError> for Problem {
         match error {
             EngineError::Refused(refusal) => refusal.into(),
             EngineError::NotFound => Problem::not_found(),
+            EngineError::Gone(_) => Problem::new(StatusCode::GONE, ProblemCode::Gone, detail),
             EngineError::UnknownModel { .. } => Problem::invalid("model", detail),
             EngineError::UnknownTool { .. } => Problem::invalid("tools", detail),
             EngineError::CursorAhead { tail } => {
                 conflict(ProblemCode::CursorAhead).with(|about| about.last_seq = Some(tail.0))
             }
             EngineError::BadCursor(_) => Problem::invalid("cursor", detail),
-            EngineError::TooManyLive { .. } => {
-                Problem::new(StatusCode::TOO_MANY_REQUESTS, ProblemCode::LimitReached, detail)
-                    .of_limit("limits.live_generations_per_user")
-            }
+            EngineError::BadPath(_) => Problem::invalid("path", detail),
+            EngineError::NoSandbox(_) => conflict(ProblemCode::NoSandbox),
+            EngineError::TooManyLive { .. } => Problem::limited("limits.live_generations_per_user", detail),
             EngineError::TooManyReaders { .. } => {
-                Problem::new(StatusCode::TOO_MANY_REQUESTS, ProblemCode::LimitReached, detail)
-                    .of_limit("limits.followers_per_conversation")
+                Problem::limited("limits.followers_per_conversation", detail)
             }
             EngineError::ServerIsFull { .. } => {
                 Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::LimitReached, detail)
                     .of_limit("limits.live_generations")
             }
+            EngineError::TooManyBrowsers { .. } => Problem::limited("limits.push_per_user", detail),
+            EngineError::TooManyWebhooks { .. } => Problem::limited("limits.webhooks_per_user", detail),
+            EngineError::LinkUsed => conflict(ProblemCode::LinkUsed),
             EngineError::MadeOtherwise { conversation } => conflict(ProblemCode::IdempotencyConflict)
                 .with(|about| about.conversation_id = Some(conversation.to_string())),
             EngineError::Unavailable(_) | EngineError::Lost(_) => unavailable(&detail),
             EngineError::Broken(_) => broken(&detail),
         }
     }
-}
-
-impl From<StoreError> for Problem {
-    fn from(error: StoreError) -> Problem {
-        let detail = error.to_string();
-        match error {
-            StoreError::Unavailable(_) => unavailable(&detail),
-            StoreError::Broken(_) => broken(&detail),
-        }
-    }
-}
-
-fn unavailable(detail: &str) -> Problem {
-    Problem::new(StatusCode::SERVICE_UNAVAILABLE, ProblemCode::StoreUnavailable, detail)
-}
-
-/// The details are logged, because a client can do nothing with them.
-fn broken(detail: &str) -> Problem {
-    tracing::error!(detail, "stored data cannot be read");
-    let told = "the server cannot read its stored data; its log says why";
-    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, ProblemCode::StoreBroken, told)
 }
 
 #[cfg(test)]

@@ -15,12 +15,11 @@ use utoipa::{IntoParams, ToSchema};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::auth::Principal;
-
 use super::App;
 use super::body::Id;
 use super::caller::{Caller, Read};
 use super::error::Problem;
+use super::per_user::Open;
 use super::query::{Query, Whole, limit};
 use super::streamed::{StreamedJson, json_pieces};
 
@@ -90,7 +89,7 @@ pub(crate) async fn of_generation(
         return page(&caller, &id, after, limit).await;
     }
     let events = caller.engine().stream_generation(caller.user(), &id, after).await?;
-    Ok(event_stream(frames(events, caller.principal().clone())))
+    Ok(event_stream(frames(events, &caller, caller.open_stream()?)))
 }
 
 /// Follow a conversation
@@ -114,7 +113,7 @@ pub(crate) async fn of_conversation(
     let id = caller.engine().thread(caller.user(), id.as_str()).await?;
     let after = cursor(&headers, query.after)?;
     let events = caller.engine().stream_conversation(caller.user(), &id, after).await?;
-    Ok(event_stream(frames(events, caller.principal().clone())))
+    Ok(event_stream(frames(events, &caller, caller.open_stream()?)))
 }
 
 /// The client's position: `?after=`, or `Last-Event-ID`, which browsers send when they reconnect.
@@ -151,7 +150,7 @@ async fn page(
         match serde_json::from_slice(&record.bytes) {
             Ok(line) => data.push(line),
             Err(error) => {
-                tracing::error!(generation = %id, seq = record.seq.0, %error, "skipped a line of a log");
+                tracing::error!(generation = %id, seq = record.seq.0, %error, "skipped an unreadable event");
             }
         }
     }
@@ -160,9 +159,14 @@ async fn page(
 
 /// Encodes the frames of a stream as SSE until it ends. Whatever the reason, the client can reconnect with its
 /// position. A credential that is no longer valid is one reason.
-fn frames(events: EventStream, principal: Principal) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    let unsent: VecDeque<Bytes> = VecDeque::new();
-    stream::unfold((events, principal, unsent), |(mut events, principal, mut unsent)| async move {
+fn frames(
+    events: EventStream,
+    caller: &Caller<Read>,
+    open: Open,
+) -> impl Stream<Item = Result<Bytes, Infallible>> + use<> {
+    let (unsent, caller): (VecDeque<Bytes>, _) = (VecDeque::new(), (caller.clone(), open));
+    stream::unfold((events, caller, unsent), |(mut events, (caller, open), mut unsent)| async move {
+        let principal = caller.principal();
         if principal.has_ended() {
             return None;
         }
@@ -173,12 +177,17 @@ fn frames(events: EventStream, principal: Principal) -> impl Stream<Item = Resul
                 next = events.next() => next,
             };
             match next.ok()? {
-                Frame::Events(batch) => unsent.push_back(batch.wire(encode)),
+                Frame::Events(batch) => {
+                    if let Some(age) = batch.age() {
+                        caller.app().figures().wire_seconds.observe(age.as_secs_f64());
+                    }
+                    unsent.push_back(batch.wire(encode));
+                }
                 Frame::Snapshot(snapshot) => unsent.extend(encode_snapshot(&snapshot)),
                 Frame::KeepAlive => unsent.push_back(KEEP_ALIVE),
             }
         }
-        unsent.pop_front().map(|bytes| (Ok(bytes), (events, principal, unsent)))
+        unsent.pop_front().map(|bytes| (Ok(bytes), (events, (caller, open), unsent)))
     })
 }
 

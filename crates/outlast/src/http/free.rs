@@ -1,7 +1,7 @@
 //! Values that the client chooses freely. They are stored and sent to every follower, so their size and depth are
 //! limited.
 
-use outlast_core::{DEPTH_MAX, depth};
+use outlast_core::{DEPTH_MAX, Patterns, check_patterns, depth};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -16,6 +16,8 @@ pub(crate) const METADATA_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const WORD_BYTES_MAX: usize = 200;
 /// So are reasons and error messages, which are sentences.
 pub(crate) const SENTENCES_BYTES_MAX: usize = 2048;
+/// Patterns are kept with the conversation and compared with every later call, so they are lines, not programs.
+pub(crate) const PATTERNS_BYTES_MAX: usize = 4 * 1024;
 /// Longer than any vendor allows.
 pub(crate) const TOOL_NAME_BYTES_MAX: usize = 256;
 /// The maximum length of a tool call's id, which is part of the path of its approval.
@@ -79,6 +81,41 @@ impl<'de> Deserialize<'de> for Metadata {
 impl From<Metadata> for Value {
     fn from(metadata: Metadata) -> Value {
         metadata.0
+    }
+}
+
+/// The client's own key for a conversation.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(as = ConversationKey, value_type = String, min_length = 1, max_length = 200)]
+pub(crate) struct Key(pub(crate) String);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Key, D::Error> {
+        let Short(key) = Word::deserialize(deserializer)?;
+        if key.is_empty() {
+            return Err(D::Error::custom("must not be empty"));
+        }
+        Ok(Key(key))
+    }
+}
+
+/// Glob patterns over arguments, by the argument's name.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(value_type = BTreeMap<String, String>)]
+pub(crate) struct ArgumentPatterns(pub(crate) Patterns);
+
+impl<'de> Deserialize<'de> for ArgumentPatterns {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<ArgumentPatterns, D::Error> {
+        let patterns = Patterns::deserialize(deserializer)?;
+        let bytes: usize = patterns.iter().map(|(argument, pattern)| argument.len() + pattern.len()).sum();
+        if patterns.is_empty() {
+            return Err(D::Error::custom("must name an argument"));
+        }
+        if bytes > PATTERNS_BYTES_MAX {
+            return Err(D::Error::custom(format!("is larger than {PATTERNS_BYTES_MAX} bytes")));
+        }
+        check_patterns(&patterns).map_err(D::Error::custom)?;
+        Ok(ArgumentPatterns(patterns))
     }
 }
 

@@ -16,7 +16,7 @@ use super::App;
 use super::body::{Id, Json, NoFields, RequestName, request_id};
 use super::caller::{Caller, Read, Write};
 use super::error::Problem;
-use super::free::{Metadata, Short, Word};
+use super::free::{Key, Metadata, Short, Word};
 use super::query::{PageQuery, Query};
 use super::streamed::StreamedJson;
 
@@ -38,6 +38,8 @@ pub(crate) struct StartBody {
     /// Without it, a new conversation is created.
     #[schema(min_length = 1)]
     conversation_id: Option<ConversationId>,
+    /// Your own key for the conversation, instead of its id. The conversation is created if it does not exist.
+    key: Option<Key>,
     #[schema(value_type = ContentForm)]
     content: Content,
     /// One of `GET /v1/models`.
@@ -47,10 +49,10 @@ pub(crate) struct StartBody {
     request_id: Option<RequestName>,
     #[serde(default)]
     when_busy: WhenBusyName,
-    /// The tools that the model may ask for, out of `GET /v1/tools`. Without it, all of them.
+    /// The tools that the model may use, out of `GET /v1/tools`. Default: all of them.
     #[schema(max_items = 100)]
     tools: Option<Vec<String>>,
-    /// `false` for no sandbox, and so no tools.
+    /// `false` for an answer without tools.
     sandbox: Option<bool>,
     /// Instructions for the model.
     system: Option<String>,
@@ -124,15 +126,19 @@ impl From<WhenBusyName> for WhenBusy {
 
 impl StartBody {
     pub(crate) fn into_request(self, headers: &HeaderMap) -> Result<StartRequest, Problem> {
+        if self.key.is_some() && self.conversation_id.is_some() {
+            return Err(Problem::invalid("key", "must not be combined with conversationId"));
+        }
         let tools = match self.sandbox {
             Some(false) if self.tools.as_ref().is_some_and(|tools| !tools.is_empty()) => {
-                return Err(Problem::invalid("tools", "there are no tools without a sandbox"));
+                return Err(Problem::invalid("tools", "must be empty if `sandbox` is false"));
             }
             Some(false) => Some(Vec::new()),
             Some(true) | None => self.tools,
         };
         Ok(StartRequest {
             conversation: self.conversation_id,
+            key: self.key.map(|Key(key)| key),
             request: request_id(headers, self.request_id),
             when_busy: self.when_busy.into(),
             tools,
@@ -145,6 +151,12 @@ impl StartBody {
             },
             ..StartRequest::new(self.content.0)
         })
+    }
+
+    /// With this request id, unless it has one.
+    pub(crate) fn named(mut self, request: Option<RequestName>) -> StartBody {
+        self.request_id = self.request_id.or(request);
+        self
     }
 
     pub(crate) fn in_conversation(mut self, id: ConversationId, request: Option<RequestName>) -> StartBody {
@@ -176,7 +188,7 @@ impl From<Started> for StartedGeneration {
     }
 }
 
-/// What a command did. `success` is false if the generation had ended before.
+/// What a command did. `success` is false if the generation had already ended.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Outcome {
     pub(crate) success: bool,
@@ -222,15 +234,14 @@ async fn start(
     headers: HeaderMap,
     Json(body): Json<StartBody>,
 ) -> Result<(StatusCode, axum::Json<StartedGeneration>), Problem> {
-    let request = body.into_request(&headers)?;
-    caller.count_start()?;
+    let request = caller.admit(body.into_request(&headers)?).await?;
     let started = caller.engine().start(caller.user(), request).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(started.into())))
 }
 
 /// Read a generation
 ///
-/// The whole state in one response: polling works without a stream.
+/// The whole state in one response, for polling.
 #[utoipa::path(get, path = "/v1/generations/{id}", operation_id = "getGeneration", tag = "Generations",
     security(("key" = ["read"])),
     responses((status = 200, body = GenerationDocument, description = "The generation.")))]
@@ -350,7 +361,8 @@ async fn retry(
     Json(body): Json<RetryBody>,
 ) -> Result<(StatusCode, axum::Json<StartedGeneration>), Problem> {
     let request = request_id(&headers, body.request_id);
-    caller.count_start()?;
-    let started = caller.engine().retry(caller.user(), &id, body.mode, request).await?;
+    caller.count_start().await?;
+    let key = caller.api_key_id();
+    let started = caller.engine().retry(caller.user(), &id, body.mode, request, key).await?;
     Ok((StatusCode::ACCEPTED, axum::Json(started.into())))
 }

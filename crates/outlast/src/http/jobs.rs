@@ -116,7 +116,7 @@ async fn follow(
 
 #[derive(Serialize, ToSchema)]
 struct Aborted {
-    /// False if the job had ended before.
+    /// False if the job had already ended.
     aborted: bool,
 }
 

@@ -15,6 +15,7 @@ use utoipa::{OpenApi as _, ToSchema as _};
 use super::body::REQUEST_ID_BYTES_MAX;
 use super::events::{Format, StreamEvent};
 use super::problem::ProblemDocument;
+use super::tools::StreamName;
 
 /// As it is served at `/openapi.json`.
 pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
@@ -30,7 +31,7 @@ pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
     info(
         title = "Outlast",
         description = "Once a message is sent, the server finishes the answer and keeps it, whatever the client \
-            does. Any number of clients may follow it, come back to the exact position, or cancel it. PROTOCOL.md \
+            does. Any number of clients may follow it, reconnect at the exact position, or cancel it. PROTOCOL.md \
             explains how to write a client.\n\nFields are camelCase, ids are opaque strings, times are RFC 3339 in \
             UTC. Errors are problem documents (RFC 9457) with a stable `code`. A query parameter without a value \
             counts as absent.",
@@ -39,6 +40,7 @@ pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
     tags(
         (name = "Generations", description = "Start, read and stop generations."),
         (name = "Conversations", description = "Conversations and their messages."),
+        (name = "Files", description = "The workspace that tools work in."),
         (name = "Events", description = "Follow what happens, by SSE, polling or WebSocket."),
         (name = "Approvals", description = "Decide about tool calls."),
         (name = "Workers", description = "Produce answers outside the server."),
@@ -46,7 +48,7 @@ pub(crate) static DOCUMENT: LazyLock<String> = LazyLock::new(|| {
         (name = "Users", description = "Log in from a browser."),
         (name = "Server", description = "Health, capabilities, models."),
     ),
-    components(schemas(Format, ProblemDocument, StreamEvent)),
+    components(schemas(Format, ProblemDocument, StreamEvent, StreamName)),
 )]
 struct Frame;
 
@@ -55,6 +57,9 @@ pub(crate) fn frame() -> OpenApi {
 }
 
 fn complete(document: &mut OpenApi) {
+    // OpenAPI has no name for a parameter that spans several segments; a client encodes the slashes or leaves them.
+    let paths = std::mem::take(&mut document.paths.paths);
+    document.paths.paths = paths.into_iter().map(|(path, item)| (path.replace("{*", "{"), item)).collect();
     let components = document.components.get_or_insert_default();
     for (path, item) in &mut document.paths.paths {
         for (method, operation) in operations(item) {

@@ -89,7 +89,7 @@ pub(crate) struct About {
     pub(crate) reason: Option<String>,
 }
 
-/// A problem of a chat completion: the document, and the same for OpenAI's libraries.
+/// A problem of a chat completion: the problem document, and an error object for OpenAI's libraries.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CompletionProblem)]
 pub(crate) struct CompletionProblemDocument {
@@ -149,12 +149,14 @@ impl ToSchema for Code {
 ///   `conversationId` names what it created.
 /// - `repeated` 409: the same request was accepted before.
 /// - `already_ended` 409: the generation has ended.
-/// - `not_interrupted` 409: only an interrupted generation can be resumed or dismissed.
+/// - `not_interrupted` 409: a generation must be interrupted to be dismissed, and interrupted or paused to be resumed.
 /// - `not_retryable` 409: only the last generation of a conversation can be retried, and only if it failed or
 ///   was cancelled.
 /// - `cursor_ahead` 409: the position is past the end of the log; `lastSeq` is the end.
 /// - `message_exists` 409: another message of the conversation has this `messageId`.
 /// - `already_exists` 409: the conversation already exists.
+/// - `tool_running` 409: files cannot be changed while a tool runs in the conversation.
+/// - `no_sandbox` 409: this server has no sandboxes, so there is no place for files.
 /// - `not_external` 409: only a generation started with `producer` can be claimed by a worker.
 /// - `external_producer` 409: an interrupted generation of a worker continues when a worker claims it.
 /// - `stale_producer` 409: another worker has claimed the generation, or it was interrupted; `epoch` is the
@@ -162,16 +164,20 @@ impl ToSchema for Code {
 /// - `seq_conflict` 409: the batch does not start where the last one ended; `lastSeq` says where that is.
 /// - `already_decided` 409: somebody has decided; `decision` and `by` say what and who.
 /// - `approval_changed` 409: the question under `toolUseId` is not the one that `hash` names. Read it again.
+/// - `link_used` 409: the link was already used to decide.
+/// - `link_expired` 409: the link is too old. Decide in the conversation.
 /// - `already_asked` 409: a person was already asked about `toolUseId`, with a different tool or arguments.
+/// - `delegated` 409: the conversation belongs to a tool call of another one, and nobody can write to it or delete it.
 /// - `cancelled` 409: the awaited answer was cancelled; `reason` says why.
 /// - `interrupted` 409: the awaited answer waits for a person.
 /// - `attempt_retracted`: only in a stream of completion chunks: what was sent has been withdrawn.
-/// - `too_large` 413: the body is larger than the limit.
+/// - `gone` 410: it is no longer kept.
+/// - `too_large` 413: the body is larger than the limit, or there is no room for the file; `limit` names the setting.
 /// - `limit_reached` 429: too many generations, followers or queued messages; 503 if the server is full. Retry
 ///   after `Retry-After` seconds.
 /// - `store_broken` 500: stored data cannot be read. The server's log says why.
 /// - `draining` 503: the server is shutting down.
-/// - `issuer_unavailable` 503: the keys that tokens are checked with cannot be fetched.
+/// - `issuer_unavailable` 503: the public keys of the tokens' issuer cannot be fetched.
 /// - `store_unavailable` 503: the store cannot be reached. Retrying is safe if the request has a request id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -192,16 +198,22 @@ pub(crate) enum ProblemCode {
     CursorAhead,
     MessageExists,
     AlreadyExists,
+    ToolRunning,
+    NoSandbox,
     NotExternal,
     ExternalProducer,
     StaleProducer,
     SeqConflict,
     AlreadyDecided,
     ApprovalChanged,
+    LinkUsed,
+    LinkExpired,
     AlreadyAsked,
+    Delegated,
     Cancelled,
     Interrupted,
     AttemptRetracted,
+    Gone,
     TooLarge,
     LimitReached,
     StoreBroken,

@@ -30,6 +30,29 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Query<T> {
     }
 }
 
+/// The fields of the parameter `metadata`, each as `metadata[field]=value`: OpenAPI's `deepObject`.
+pub(crate) struct Fields(pub(crate) Vec<(String, String)>);
+
+impl FromRequestParts<App> for Fields {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Fields, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        let given = form_urlencoded::parse(query.as_bytes()).filter(|(_, value)| !value.is_empty());
+        let mut fields = Vec::new();
+        for (name, value) in given {
+            let Some(rest) = name.strip_prefix("metadata") else { continue };
+            match rest.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                Some(field) => fields.push((field.to_owned(), value.into_owned())),
+                None => {
+                    return Err(Problem::invalid("metadata", "must name a field: `metadata[field]=value`"));
+                }
+            }
+        }
+        Ok(Fields(fields))
+    }
+}
+
 /// A position or a count, in a query or in a body. In JSON, `2` and `2.0` are the same number.
 #[derive(Clone, Copy, Debug, PartialEq, ToSchema)]
 #[schema(value_type = u64)]

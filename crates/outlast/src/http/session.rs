@@ -69,10 +69,10 @@ async fn log_in(State(app): State<App>, Json(body): Json<LogIn>) -> Result<Respo
 
 /// Log out
 ///
-/// Ends the session of the cookie, with everything that it holds open.
+/// Ends the cookie's session, and the streams that it opened.
 #[utoipa::path(delete, path = "/v1/session", operation_id = "logOut", tag = "Users",
     responses(
-        (status = 204, description = "There is no session any more."),
+        (status = 204, description = "Logged out."),
         (status = 401, description = "`unauthenticated`: more than one session was sent."),
     ))]
 async fn log_out(State(app): State<App>, headers: HeaderMap) -> Result<Response, Problem> {
@@ -110,7 +110,7 @@ struct Ticket {
 /// in one GET to one path, for 30 seconds.
 #[utoipa::path(post, path = "/v1/tickets", operation_id = "createTicket", tag = "Users",
     security(("key" = ["read"])),
-    responses((status = 200, body = Ticket, description = "The ticket. It is shown only now.")))]
+    responses((status = 200, body = Ticket, description = "The ticket. It is shown only once.")))]
 async fn ticket(caller: Caller<Read>, Json(body): Json<TicketFor>) -> Result<axum::Json<Ticket>, Problem> {
     if !body.resource.starts_with("/v1/") || body.resource.len() > RESOURCE_BYTES_MAX {
         return Err(Problem::invalid("resource", "must be a path that begins with /v1/"));

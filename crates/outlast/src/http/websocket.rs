@@ -7,29 +7,35 @@ use axum::extract::ws::{CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgr
 use axum::http::HeaderMap;
 use axum::response::{IntoResponse, Response};
 use futures_util::SinkExt;
-use outlast_core::{ConversationId, Decided, Decision, GenerationId, Seq};
+use outlast_core::{ConversationId, Decision, GenerationId, Seq};
 use outlast_engine::{EngineError, EventStream, Frame as EventFrame, Snapshot, StreamEnd, ToolDecision};
 use outlast_store::Record;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, timeout, timeout_at};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::auth::Scope;
+use crate::audit::Action;
+use crate::auth::{Scope, hex};
 
 use super::App;
+use super::approvals::decided;
 use super::body::{Id, RequestName, parse};
 use super::caller::{Caller, Read};
 use super::error::Problem;
-use super::free::{Sentences, Short};
+use super::free::{ArgumentPatterns, Sentences};
 use super::generations::{Outcome, StartBody, StartedGeneration};
 
 /// A client must send `hello` within this time, or the connection is closed.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client that reads nothing for this long is dropped. It can reconnect with its position.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The commands that change something.
+const COMMANDS: [&str; 3] = ["chat.send", "chat.cancel", "approval.submit"];
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -61,6 +67,7 @@ struct Submit {
     reason: Option<Sentences>,
     #[serde(default)]
     always: bool,
+    pattern: Option<ArgumentPatterns>,
     hash: Option<String>,
 }
 
@@ -84,11 +91,11 @@ async fn connect(
 ) -> Result<Response, Problem> {
     let id = caller.engine().thread(caller.user(), id.as_str()).await?;
     caller.engine().view(caller.user(), &id, 0).await?;
-    let upgrade = upgrade.map_err(|_| Problem::broken_off("this path takes a WebSocket"))?;
+    let upgrade = upgrade.map_err(|_| Problem::broken_off("this path needs a WebSocket handshake"))?;
     let limit = caller.app().0.body_bytes;
     let upgrade = upgrade.max_message_size(limit).max_frame_size(limit);
     // When the server stops, it waits for sessions as for every other connection.
-    let counted = caller.app().0.connections.token();
+    let counted = (caller.app().0.connections.token(), caller.open_stream()?);
     let session = move |socket| async move {
         let mut session = Session { caller, id, socket };
         // Whatever ends the session, the client can reconnect with its last position.
@@ -213,7 +220,12 @@ impl Session {
             Message::Binary(_) | Message::Close(_) => return Err(Gone::Client),
         };
         let (request, reply) = match parse::<Frame>(text.as_bytes()) {
-            Ok(frame) => (frame.request_id.clone(), self.obey(frame).await),
+            Ok(frame) => {
+                let (request, command) = (frame.request_id.clone(), frame.kind.clone());
+                let reply = self.obey(frame).await;
+                self.audit(&command, text.as_bytes(), &reply);
+                (request, reply)
+            }
             Err(problem) => (None, Err(problem)),
         };
         match reply {
@@ -228,11 +240,11 @@ impl Session {
         match frame.kind.as_str() {
             "chat.send" => {
                 caller.still_may(Scope::Write).await?;
-                caller.count_start()?;
                 let body: StartBody = payload(raw, false)?;
                 let request = frame.request_id.clone().map(RequestName::new).transpose()?;
                 let body = body.in_conversation(self.id.clone(), request);
-                let started = engine.start(user, body.into_request(&HeaderMap::new())?).await?;
+                let request = caller.admit(body.into_request(&HeaderMap::new())?).await?;
+                let started = engine.start(user, request).await?;
                 Ok(json!({
                     "type": "chat.accepted",
                     "requestId": frame.request_id,
@@ -256,11 +268,9 @@ impl Session {
             "hello" => Err(Problem::invalid("type", "hello was already received; reconnect to send another")),
             "approval.submit" => {
                 caller.still_may(Scope::Approve).await?;
-                let Submit { generation_id, tool_use_id, decision, reason, always, hash } =
+                let Submit { generation_id, tool_use_id, decision, reason, always, pattern, hash } =
                     payload(raw, false)?;
-                let reason = reason.map(|Short(reason)| reason);
-                let decided =
-                    Decided { decision, by: user.as_str().to_owned(), reason, always, pattern: None };
+                let decided = decided(user, decision, reason, (always, pattern))?;
                 let decision = ToolDecision { tool_use_id, hash, decided };
                 let status = engine.decide(user, &generation_id, decision).await?;
                 Ok(json!({
@@ -272,6 +282,18 @@ impl Session {
             }
             other => Err(Problem::invalid("type", format!("{other:?} is not a known type"))),
         }
+    }
+
+    /// Commands are in the audit log like requests.
+    fn audit(&self, command: &str, text: &[u8], reply: &Result<Value, Problem>) {
+        let kind = COMMANDS.iter().find(|kind| **kind == command);
+        let Some(kind) = kind else { return };
+        let result = reply.as_ref().map_or_else(|problem| problem.status().as_u16(), |_| 200);
+        let at = self.caller.app().auth().now();
+        let action = Action::of(self.caller.principal(), at, format!("WebSocket {kind}"));
+        let arguments = Some(hex(&Sha256::digest(text)));
+        let object = format!("/v1/conversations/{}", self.id);
+        self.caller.app().audit().record(&Action { object, arguments, result, ..action });
     }
 
     async fn refuse(&mut self, request: Option<String>, problem: &Problem) -> Result<(), Gone> {

@@ -189,7 +189,7 @@ impl From<WorkerPosition> for WorkerState {
 
 /// Claim a generation
 ///
-/// The caller becomes its worker; the previous one can append nothing any more.
+/// The caller becomes its worker. The previous worker can no longer append.
 #[utoipa::path(post, path = "/v1/generations/{id}/claim", operation_id = "claimGeneration", tag = "Workers",
     security(("key" = ["produce"])),
     responses(

@@ -6,15 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::pace::Paced;
+use super::pace::{Counted, Paced, Slot};
+use crate::http::ConnectionUser;
 
 /// A client must send the head of a request within this time. An idle connection is closed after it.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
@@ -50,6 +55,9 @@ pub(super) struct Doors {
     pub(super) limit: usize,
     pub(super) connections: TaskTracker,
     pub(super) stopping: CancellationToken,
+    /// If the server has a certificate.
+    pub(super) tls: Option<TlsAcceptor>,
+    pub(super) counted: Counted,
 }
 
 impl Doors {
@@ -71,13 +79,20 @@ impl Doors {
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(%error, "cannot set TCP_NODELAY");
             }
+            let user = ConnectionUser::default();
+            let paced = |permit| Paced::new(stream, Slot::new(permit, user.clone(), self.counted.clone()));
+            let service = |router: &Router| Service {
+                router: router.clone(),
+                user: user.clone(),
+                tls: self.tls.clone(),
+                stopping: self.stopping.clone(),
+            };
             match Arc::clone(&slots).try_acquire_owned() {
                 Ok(slot) => {
-                    let serving = serve(stream, slot, self.router.clone(), self.stopping.clone());
-                    self.connections.spawn(serving);
+                    self.connections.spawn(serve(paced(slot), service(&self.router)));
                 }
                 Err(_) => {
-                    let serving = serve(stream, refusal, self.full.clone(), self.stopping.clone());
+                    let serving = serve(paced(refusal), service(&self.full));
                     self.connections.spawn(tokio::time::timeout(REFUSAL_TIMEOUT, serving));
                 }
             }
@@ -85,14 +100,41 @@ impl Doors {
     }
 }
 
+/// What a connection is served with.
+struct Service {
+    router: Router,
+    /// Told to every request of the connection.
+    user: ConnectionUser,
+    tls: Option<TlsAcceptor>,
+    stopping: CancellationToken,
+}
+
 /// The slot belongs to the socket, not to this function, because a WebSocket outlives it.
-async fn serve(stream: TcpStream, slot: OwnedSemaphorePermit, router: Router, stopping: CancellationToken) {
-    // Only HTTP/1: a stalled HTTP/2 stream could not be noticed while other streams of its connection make
-    // progress. A proxy in front can speak HTTP/2, and has the certificates for it.
+async fn serve(stream: Paced<TcpStream>, service: Service) {
+    let Some(tls) = &service.tls else { return serve_http(stream, service).await };
+    match tokio::time::timeout(HEADER_TIMEOUT, tls.accept(stream)).await {
+        Ok(Ok(stream)) => serve_http(stream, service).await,
+        Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!("a TLS handshake timed out"),
+    }
+}
+
+async fn serve_http<S>(stream: S, service: Service)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    // Only HTTP/1: a stalled HTTP/2 stream cannot be told apart from here while other streams of its connection make
+    // progress, so one client could hold a thousand of them. A proxy in front can speak HTTP/2.
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(BUFFER_BYTES);
-    let io = TokioIo::new(Paced::new(stream, slot));
-    let connection = builder.serve_connection(io, TowerToHyperService::new(router)).with_upgrades();
+    let io = TokioIo::new(stream);
+    let Service { router, user, stopping, .. } = service;
+    let router = TowerToHyperService::new(router);
+    let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(user.clone());
+        router.call(request)
+    });
+    let connection = builder.serve_connection(io, answer).with_upgrades();
     tokio::pin!(connection);
     let served = tokio::select! {
         served = connection.as_mut() => served,

@@ -5,9 +5,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use prometheus::{IntCounterVec, IntGauge};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
+
+use crate::http::ConnectionUser;
 
 /// A reader that reads nothing for this long is dropped. It is also the shortest time over which a rate is
 /// measured, because a socket accepts data in bursts.
@@ -25,11 +28,44 @@ const BACKLOG_RATE: f64 = 16.0 * 1024.0;
 pub(super) struct Paced<S> {
     stream: S,
     /// The connection's slot, freed together with the socket.
-    _slot: OwnedSemaphorePermit,
+    slot: Slot,
     /// When the server started to wait for the reader, and the timer after which it has waited too long.
     waiting: Option<(Instant, Pin<Box<Sleep>>)>,
     stall: Tally,
     backlog: Tally,
+}
+
+/// The slot of a connection, counted while it is open.
+pub(super) struct Slot {
+    _permit: OwnedSemaphorePermit,
+    _user: ConnectionUser,
+    counted: Counted,
+}
+
+/// Where connections are counted.
+#[derive(Clone)]
+pub(super) struct Counted {
+    pub(super) open: IntGauge,
+    /// By reason.
+    pub(super) dropped: IntCounterVec,
+}
+
+impl Slot {
+    pub(super) fn new(permit: OwnedSemaphorePermit, user: ConnectionUser, counted: Counted) -> Slot {
+        counted.open.inc();
+        Slot { _permit: permit, _user: user, counted }
+    }
+
+    fn too_slow(&self, reason: &str, why: &'static str) -> io::Error {
+        self.counted.dropped.with_label_values(&[reason]).inc();
+        io::Error::new(io::ErrorKind::TimedOut, why)
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.counted.open.dec();
+    }
 }
 
 /// How much a reader has read, and how long the server has waited for it.
@@ -46,8 +82,8 @@ impl Tally {
 }
 
 impl<S> Paced<S> {
-    pub(super) fn new(stream: S, slot: OwnedSemaphorePermit) -> Paced<S> {
-        Paced { stream, _slot: slot, waiting: None, stall: Tally::default(), backlog: Tally::default() }
+    pub(super) fn new(stream: S, slot: Slot) -> Paced<S> {
+        Paced { stream, slot, waiting: None, stall: Tally::default(), backlog: Tally::default() }
     }
 
     fn judge(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -61,7 +97,9 @@ impl<S> Paced<S> {
             Poll::Pending => {
                 let begin = || (Instant::now(), Box::pin(tokio::time::sleep(STALL_TIMEOUT)));
                 let (_, too_long) = self.waiting.get_or_insert_with(begin);
-                too_long.as_mut().poll(cx).map(|()| Err(too_slow("the reader read nothing for too long")))
+                let slot = &self.slot;
+                let refuse = || slot.too_slow("stalled", "the reader read nothing for too long");
+                too_long.as_mut().poll(cx).map(|()| Err(refuse()))
             }
         }
     }
@@ -74,22 +112,18 @@ impl<S> Paced<S> {
         }
         if self.stall.waited >= STALL_TIMEOUT {
             if self.stall.is_slower_than(STALL_RATE) {
-                return Err(too_slow("the reader is almost stalled"));
+                return Err(self.slot.too_slow("slow", "the reader is almost stalled"));
             }
             self.stall = Tally::default();
         }
         if self.backlog.bytes >= BACKLOG_BYTES {
             if self.backlog.is_slower_than(BACKLOG_RATE) {
-                return Err(too_slow("the reader is too slow to catch up"));
+                return Err(self.slot.too_slow("slow", "the reader is too slow to catch up"));
             }
             self.backlog = Tally::default();
         }
         Ok(())
     }
-}
-
-fn too_slow(why: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
@@ -144,7 +178,16 @@ mod tests {
     const ENDLESS: u64 = 1 << 40;
 
     fn paced(stream: DuplexStream) -> Paced<DuplexStream> {
-        Paced::new(stream, Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap())
+        let permit = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        Paced::new(stream, Slot::new(permit, ConnectionUser::default(), counted()))
+    }
+
+    fn counted() -> Counted {
+        let dropped = prometheus::Opts::new("dropped", "dropped");
+        Counted {
+            open: IntGauge::new("open", "open").unwrap(),
+            dropped: IntCounterVec::new(dropped, &["reason"]).unwrap(),
+        }
     }
 
     /// Writes until everything is read or the reader is dropped. Returns the number of bytes written and the time.

@@ -3,9 +3,9 @@
 use serde_json::json;
 
 use crate::testing::*;
-use crate::{Command, Decision, FailureClass, Piece, Recovery, RetryMode, WhenBusy};
+use crate::{Change, Command, Decision, FailureClass, Piece, Recovery, RetryMode, WhenBusy};
 
-fn finish(world: &mut World) {
+pub(super) fn finish(world: &mut World) {
     world.model(vec![words("All done.")], None);
     world.model(vec![usage(30, 5)], Some(finished()));
     world.settle();
@@ -24,10 +24,34 @@ pub(super) fn two_rounds() -> World {
     world
 }
 
+/// A tool elsewhere answers, another one was asked when the server died.
+pub(super) fn tools_elsewhere() -> World {
+    let mut world = agent_with_tools_elsewhere(Recovery::Auto);
+    world.ask_for(&[("c1", "fetch", "a"), ("c2", "put", "b")]);
+    world.outside.held = true;
+    world.ask_for(&[("c3", "send", "c")]);
+    world.crash();
+    world.outside.held = false;
+    world.settle();
+    finish(&mut world);
+    world
+}
+
 pub(super) fn tool_running() -> World {
     let mut world = agent();
     world.outside.held = true;
     world.ask_for(&[("c1", "read", "a.rs"), ("c2", "read", "b.rs"), ("c3", "rm", "c.rs")]);
+    world
+}
+
+/// The sandbox is lost, and its checkpoint has not all of the files.
+pub(super) fn checkpoint_left_out() -> World {
+    let mut world = agent();
+    world.outside.left_out = Some("1 links that leave the workspace (such as venv/bin/python)".to_owned());
+    world.ask_for(&[("c1", "write", "a.rs")]);
+    world.outside.sandboxes.clear();
+    world.ask_for(&[("c2", "write", "b.rs")]);
+    finish(&mut world);
     world
 }
 
@@ -166,6 +190,22 @@ pub(super) fn agent_round_retried() -> World {
     world.model(vec![odd], Some(wants_tools()));
     world.settle();
     finish(&mut world);
+    world
+}
+
+/// A person puts a file there before the first message, changes it while the agent asks, and takes it away at the end.
+pub(super) fn files_of_a_person() -> World {
+    let mut world = World::new().with(agent_rules());
+    world.command(rename("Files")).unwrap();
+    world.change_file("notes.md", Change::Added);
+    world.command(Command::Start(agent_request("gen_1"))).unwrap();
+    world.ask_for(&[("c1", "read", "notes.md")]);
+    world.ask_for(&[("c2", "rm", "a.rs")]);
+    world.change_file("notes.md", Change::Modified);
+    world.command(decide_about("c2", Decision::Approve)).unwrap();
+    world.settle();
+    finish(&mut world);
+    world.change_file("notes.md", Change::Deleted);
     world
 }
 

@@ -104,13 +104,19 @@ fn block(part: &Part) -> Result<Option<Value>, Failure> {
         // The API refuses blank text.
         Part::Text { text } if text.trim().is_empty() => None,
         Part::Text { text } => Some(json!({"type": "text", "text": text})),
-        // The API accepts thinking only with the provider's signature, which is not kept.
-        Part::Thinking { .. } => None,
+        // The API takes thinking back only with its own signature, and demands it before the results of tools.
+        Part::Thinking { signature: None, .. } => None,
+        Part::Thinking { text, signature: Some(signature) } => {
+            Some(match signature.strip_prefix(super::REDACTED) {
+                Some(data) => json!({"type": "redacted_thinking", "data": data}),
+                None => json!({"type": "thinking", "thinking": text, "signature": signature}),
+            })
+        }
         Part::Image { url } => Some(json!({"type": "image", "source": source(url)?})),
         Part::ToolUse { id, name, input } => {
             Some(json!({"type": "tool_use", "id": id, "name": name, "input": object(input)}))
         }
-        Part::ToolResult { tool_use_id, content, is_error } => {
+        Part::ToolResult { tool_use_id, content, is_error, .. } => {
             let mut block =
                 json!({"type": "tool_result", "tool_use_id": tool_use_id, "content": answer(content)});
             if *is_error {
@@ -251,6 +257,36 @@ mod tests {
                 {"type": "tool_result", "tool_use_id": "a", "content": "A"},
                 {"type": "tool_result", "tool_use_id": "b", "content": "B", "is_error": true},
                 {"type": "text", "text": "and hurry"},
+            ])
+        );
+    }
+
+    #[test]
+    fn b2_thinking_goes_back_with_its_signature_before_the_calls_and_never_without() {
+        let turns = given(vec![
+            text(Role::User, "look"),
+            said(
+                Role::Assistant,
+                json!([
+                    {"type": "thinking", "text": "I must look.", "signature": "c2ln"},
+                    {"type": "thinking", "text": "", "signature": "redacted:AAAA"},
+                    {"type": "thinking", "text": "unsigned"},
+                    {"type": "text", "text": "Looking."},
+                    {"type": "tool_use", "id": "a", "name": "read", "input": {}},
+                ]),
+            ),
+            said(
+                Role::Tool,
+                json!([{"type": "tool_result", "toolUseId": "a", "content": "A", "isError": false}]),
+            ),
+        ]);
+        assert_eq!(
+            turns[1]["content"],
+            json!([
+                {"type": "thinking", "thinking": "I must look.", "signature": "c2ln"},
+                {"type": "redacted_thinking", "data": "AAAA"},
+                {"type": "text", "text": "Looking."},
+                {"type": "tool_use", "id": "a", "name": "read", "input": {}},
             ])
         );
     }

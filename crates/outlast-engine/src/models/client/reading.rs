@@ -82,6 +82,14 @@ impl Out {
         self.heard = true;
     }
 
+    /// Adds what the vendor needs to take the thinking before it back.
+    pub(in super::super) fn signature(&mut self, signature: String) {
+        if !signature.is_empty() && !self.is_over() {
+            let bytes = signature.len();
+            self.piece(Piece::Signature { signature }, bytes);
+        }
+    }
+
     /// Adds a complete tool call.
     pub(super) fn call(&mut self, call: Piece, bytes: usize) {
         self.piece(call, bytes);

@@ -28,7 +28,7 @@ impl Secret {
         Secret(text.into())
     }
 
-    pub(in super::super) fn expose(&self) -> &str {
+    pub fn expose(&self) -> &str {
         &self.0
     }
 }

@@ -1,6 +1,6 @@
-//! The demo as an agent: a script for each thing worth seeing, chosen by what the user typed. A call plays the
-//! next step; how many rounds of tools stand behind the question tells which one that is, so the demo needs no
-//! memory and goes on after a crash like any other model.
+//! The demo model as an agent: a script for each thing worth seeing, chosen by what the user typed. A call plays the next
+//! step, which follows from the number of tool rounds since the question. So the demo needs no memory and continues after
+//! a crash like any other model.
 
 use outlast_core::{Context, ContextMessage, Part, Role};
 use serde_json::{Value, json};
@@ -14,17 +14,20 @@ pub(super) struct Turn {
 pub(super) const MENU: &str = "\
 Pick something to see. Type one of these:
 
-- `/demo project`: I write a small program, run its tests, find the bug and fix it
-- `/demo danger`: I ask before doing something dangerous
-- `/demo count`: I start a tool that runs for a minute; kill the server with `kill -9` meanwhile
+- `/demo project`: I write a small program, run its tests, find the bug and fix it. You approve, and you can kill the \
+server in between
+- `/demo danger`: I ask before I delete something
+- `/demo count`: a tool runs for a minute; try `kill -9`, a reload, or a second tab
 - `/demo trouble`: a tool fails, and I find another way
 
-Every tool runs in a sandbox of this conversation. Whatever you do to the page or to the server, it runs once, \
-and nothing that it printed is lost.";
+Every tool runs in this conversation's own sandbox. Whatever you do to the page or to the server, each call runs once, \
+and nothing that it prints is lost.";
 
 const NO_TOOLS: &str = "\
-I would show you tools at work, but this server offers none: it has no sandbox to run them in. Its first lines \
-of output, and `GET /v1/capabilities`, say why. Everything else works, so ask me something else.";
+I would show you tools at work, but this server has no sandbox to run them in. Its first lines of output and \
+`GET /v1/capabilities` say how to get one. Everything else works, so ask me something else.";
+
+const DIARY: &str = "# Diary\n\nToday a machine asked me before it deleted this.\n";
 
 const SUM: &str = "\
 #!/bin/sh
@@ -53,8 +56,23 @@ check() {
 check 0
 check 7 7
 check 6 1 2 3
+if [ \"$1\" = slow ]; then
+  for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+    sleep 1
+    check $((n + n * n)) $n $((n * n))
+  done
+fi
 exit $failed
 ";
+
+/// Where a person finds the server to kill.
+const KILL: &str = "In another terminal, run `pkill -9 -x outlast` and start the server again";
+
+const SUMMARY: &str = "\
+<files_summary>
+- sum.sh: adds up its arguments
+- test.sh: checks three sums, or 23 of them
+</files_summary>";
 
 /// What the demo says next, or `None` if the user did not ask for an agent.
 pub(super) fn turn(context: &Context) -> Option<Turn> {
@@ -101,23 +119,33 @@ fn project(rounds: usize, last: Option<&Outcome>) -> Turn {
             "There it is: `total` starts at 1 instead of 0.",
             vec![("edit_file", json!({"path": "sum.sh", "old": "total=1", "new": "total=0"}))],
         ),
-        4 => asks("Fixed. Once more with the tests:", vec![bash("sh test.sh")]),
-        _ => says(
-            "All tests pass now. The bug was the starting value of the sum.\n\n\
-             <files_summary>\nsum.sh: adds up its arguments\ntest.sh: checks three sums\n</files_summary>",
+        4 => asks(
+            &format!(
+                "Fixed. Now all the tests, which take 20 seconds. Try something while they run. {KILL}: the tests \
+                 keep running in their sandbox, and you miss nothing."
+            ),
+            vec![bash("sh test.sh slow")],
         ),
+        _ if last.is_some_and(|last| last.is_error) => says(&format!(
+            "The bug is fixed: the sum started at 1. Nobody has seen all the tests pass, though.\n\n{SUMMARY}"
+        )),
+        _ => says(&format!("All tests pass now. The bug was that the sum started at 1.\n\n{SUMMARY}")),
     }
 }
 
 fn danger(rounds: usize, last: Option<&Outcome>) -> Turn {
     match rounds {
         0 => asks(
-            "I want to delete everything in the workspace. That cannot be undone, so I need your word first. \
+            "First I'll write something worth keeping.",
+            vec![("write_file", json!({"path": "diary.md", "content": DIARY}))],
+        ),
+        1 => asks(
+            "Now I want to delete everything in the workspace. That cannot be undone, so I need your approval first. \
              Take your time: reload the page, restart the server, come back tomorrow. The question waits.",
-            vec![bash("rm -rf /workspace/* && echo \"the workspace is empty\"")],
+            vec![bash("rm -rf /workspace/* && echo \"The workspace is empty.\"")],
         ),
         _ if last.is_some_and(Outcome::is_refused) => {
-            says("You said no, so nothing was deleted. I was told your decision, not just cut off.")
+            says("You said no, so nothing was deleted. I was given your answer like any other result.")
         }
         _ => says(
             "You said yes, and the workspace is empty now. It ran once, after your decision was on disk.",
@@ -128,12 +156,14 @@ fn danger(rounds: usize, last: Option<&Outcome>) -> Turn {
 fn count(rounds: usize, last: Option<&Outcome>) -> Turn {
     match rounds {
         0 => asks(
-            "I'll count to 60, one number a second. While I do, run `kill -9` on the server and start it again: \
-             the tool goes on counting in its sandbox, and the page picks up where it was.",
+            &format!(
+                "I'll count to 60, one number a second. {KILL}: the tool keeps counting in its sandbox, and the \
+                 page picks up where it was."
+            ),
             vec![bash("i=1; while [ $i -le 60 ]; do echo \"$i\"; i=$((i+1)); sleep 1; done")],
         ),
         _ if last.is_some_and(|last| !last.is_error) => {
-            says("Counted to 60: every number once, none missing, whatever happened to the server meanwhile.")
+            says("Counted to 60: every number once, none missing, whatever happened to the server.")
         }
         _ => says("The counting ended early, and I was told why. Nothing was started a second time."),
     }
@@ -146,17 +176,19 @@ fn trouble(rounds: usize, last: Option<&Outcome>) -> Turn {
             vec![("read_file", json!({"path": "notes/today.md"}))],
         ),
         1 if last.is_some_and(|last| last.is_error) => asks(
-            "There are none. I'll make a folder and begin some.",
+            "There are none. I'll create a folder and start some.",
             vec![(
                 "write_file",
-                json!({"path": "notes/today.md", "content": "# Today\n\n- A tool failed, and work went on.\n"}),
+                json!({"path": "notes/today.md", "content": "# Today\n\n- A tool failed, and work continued.\n"}),
             )],
         ),
-        1 => says("They are here already, so there was no trouble this time."),
-        2 => asks("And read them back, to be sure.", vec![("read_file", json!({"path": "notes/today.md"}))]),
+        1 => says("They are already here, so there was no trouble this time."),
+        2 => {
+            asks("Let me read them back, to be sure.", vec![("read_file", json!({"path": "notes/today.md"}))])
+        }
         _ => says(
-            "The notes are there now. A tool that fails is a result like any other: I see the error and go on.\n\n\
-             <files_summary>\nnotes/today.md: what happened today\n</files_summary>",
+            "The notes are there now. A tool that fails is a result like any other: I see the error and continue.\n\n\
+             <files_summary>\n- notes/today.md: what happened today\n</files_summary>",
         ),
     }
 }
@@ -173,7 +205,7 @@ fn asks(text: &str, calls: Vec<(&'static str, Value)>) -> Turn {
     Turn { text: text.to_owned(), calls }
 }
 
-/// A message in which a person says something. Tool results travel as the user's in some forms.
+/// A message in which a person says something. In some formats, tool results are the user's messages too.
 fn is_question(message: &ContextMessage) -> bool {
     message.role == Role::User && !message.text().trim().is_empty()
 }
@@ -218,7 +250,7 @@ mod tests {
             let id = format!("call-{number}");
             let call = Part::ToolUse { id: id.clone(), name: "bash".into(), input: json!({}) };
             messages.push(ContextMessage { role: Role::Assistant, parts: vec![call] });
-            let result = Part::ToolResult { tool_use_id: id, content: json!(result), is_error: *is_error };
+            let result = Part::tool_result(id, json!(result), *is_error);
             messages.push(ContextMessage { role: Role::Tool, parts: vec![result] });
         }
         let bash = ToolSpec { name: "bash".into(), description: None, parameters: None, strict: None };
@@ -245,8 +277,18 @@ mod tests {
 
     #[test]
     fn a_denied_call_is_taken_as_the_persons_word() {
-        let denied = turn(&given("/demo danger", &[("denied by a person", true)])).unwrap();
+        let denied =
+            turn(&given("/demo danger", &[("written", false), ("denied by a person", true)])).unwrap();
         assert!(denied.calls.is_empty() && denied.text.contains("nothing was deleted"), "{}", denied.text);
+    }
+
+    #[test]
+    fn s4_a_summary_of_files_is_written_as_it_is_read() {
+        for (show, rounds) in [("/demo project", 5), ("/demo trouble", 3)] {
+            let said = turn(&given(show, &vec![("done", true); rounds])).unwrap().text;
+            let files = outlast_core::parse_files_summary(&said);
+            assert!(!files.is_empty() && files.iter().all(|file| !file.description.is_empty()), "{said}");
+        }
     }
 
     #[test]

@@ -81,7 +81,7 @@ fn add(list: &mut Vec<Value>, message: &ContextMessage) {
                 let function = json!({"name": name, "arguments": arguments(input)});
                 asked(list, json!({"id": id, "type": "function", "function": function}));
             }
-            Part::ToolResult { tool_use_id, content, is_error } => {
+            Part::ToolResult { tool_use_id, content, is_error, .. } => {
                 let said = if *is_error { format!("Error: {}", answer(content)) } else { answer(content) };
                 list.push(json!({"role": "tool", "tool_call_id": tool_use_id, "content": said}));
             }

@@ -1,7 +1,7 @@
 //! Control groups: limits for a whole sandbox, and a freezer.
 //!
-//! A machine offers what it offers: one version 2 hierarchy with all controllers, version 1 hierarchies, a mixture,
-//! or none that this user may write. Each limit goes to the hierarchy that has its controller.
+//! A machine may have one version 2 hierarchy with all controllers, version 1 hierarchies, a mixture, or none that this
+//! user may write. Each limit goes to the hierarchy that has its controller.
 
 use std::fs;
 use std::io;
@@ -12,8 +12,12 @@ use super::super::SandboxSettings;
 
 /// The kernel freezes within milliseconds; a process in uninterruptible sleep may take longer.
 const FREEZE_MAX: Duration = Duration::from_secs(5);
-/// Period in which a sandbox may use its share of the processors, as is the kernel's default.
+/// A process gives up its locks a moment before it leaves its group. On a busy machine that moment is long.
+const REMOVE_MAX: Duration = Duration::from_secs(10);
+/// The period over which CPU time is limited: the kernel's default.
 const CPU_PERIOD_US: u64 = 100_000;
+/// Hexadecimal digits: enough to tell the data folders of one machine apart.
+const PLACE_LENGTH: usize = 12;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Controller {
@@ -33,11 +37,13 @@ struct Hierarchy {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cgroups {
     hierarchies: Vec<Hierarchy>,
+    /// In the name of every group. Sandboxes of another data folder on this machine may have the same ids.
+    place: String,
 }
 
 impl Cgroups {
-    /// What this process may use, and the settings ask for.
-    pub(super) fn find(settings: &SandboxSettings) -> Cgroups {
+    /// What this process may use and the settings require, for the sandboxes in a folder.
+    pub(super) fn find(settings: &SandboxSettings, root: &Path) -> Cgroups {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mut hierarchies: Vec<Hierarchy> =
@@ -49,7 +55,8 @@ impl Cgroups {
         // always has the freezer.
         hierarchies.retain(|one| one.version == 2 || !one.controllers.is_empty());
         hierarchies.retain(Hierarchy::is_writable);
-        Cgroups { hierarchies }
+        let place = blake3::hash(root.as_os_str().as_encoded_bytes()).to_hex()[..PLACE_LENGTH].to_owned();
+        Cgroups { hierarchies, place }
     }
 
     pub(super) fn has(&self, controller: Controller) -> bool {
@@ -58,7 +65,8 @@ impl Cgroups {
 
     /// Where the groups of a sandbox are, if this process made them.
     pub(super) fn groups(&self, name: &str) -> Vec<PathBuf> {
-        self.hierarchies.iter().map(|hierarchy| hierarchy.base.join(format!("outlast-{name}"))).collect()
+        let name = format!("outlast-{}-{name}", self.place);
+        self.hierarchies.iter().map(|hierarchy| hierarchy.base.join(&name)).collect()
     }
 
     /// Makes the groups of a sandbox, with their limits.
@@ -117,7 +125,7 @@ impl Hierarchy {
                 (Controller::Memory, 1) => write(group, "memory.limit_in_bytes", settings.memory_bytes)?,
                 (Controller::Memory, _) => {
                     write(group, "memory.max", settings.memory_bytes)?;
-                    // Kernels without swap have no such file, and need none.
+                    // Kernels without swap do not have this file.
                     if group.join("memory.swap.max").exists() {
                         write(group, "memory.swap.max", 0)?;
                     }
@@ -145,7 +153,7 @@ pub(super) fn can_freeze(group: &Path) -> bool {
     group.join("cgroup.freeze").exists()
 }
 
-/// Stops every process of the group, or lets them go on.
+/// Freezes or thaws every process of the group.
 pub(super) fn freeze(group: &Path, frozen: bool) -> io::Result<()> {
     write(group, "cgroup.freeze", u8::from(frozen))?;
     let wanted = format!("frozen {}", u8::from(frozen));
@@ -159,9 +167,20 @@ pub(super) fn freeze(group: &Path, frozen: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Kills every process of the group, also those that we know nothing about. Kernels before 5.14 and version 1 cannot; there
+/// the executions are ended one by one.
+pub(super) fn kill(group: &Path) -> io::Result<()> {
+    // Opened and not created: in version 1 this would make a file with that name.
+    match fs::OpenOptions::new().write(true).open(group.join("cgroup.kill")) {
+        Ok(mut file) => io::Write::write_all(&mut file, b"1"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Removes a group whose processes have ended. The kernel may need a moment to notice that they have.
 pub(super) fn remove(group: &Path) -> io::Result<()> {
-    let deadline = Instant::now() + Duration::from_secs(1);
+    let deadline = Instant::now() + REMOVE_MAX;
     loop {
         match fs::remove_dir(group) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -173,13 +192,13 @@ pub(super) fn remove(group: &Path) -> io::Result<()> {
     }
 }
 
-/// Hands the controllers that we use down to the children of a group. This fails where the group holds processes
+/// Enables the controllers that we use for the children of a group. This fails where the group holds processes
 /// and is not the root; then its children have none.
 fn enabled(base: &Path) -> Vec<Controller> {
     let read = |file| fs::read_to_string(base.join(file)).unwrap_or_default();
     for name in known(read("cgroup.controllers").split_whitespace()).into_iter().map(name) {
         if let Err(error) = write(base, "cgroup.subtree_control", format!("+{name}")) {
-            tracing::debug!(name, %error, "no limits by this controller");
+            tracing::debug!(name, %error, "cannot enable this controller");
         }
     }
     known(read("cgroup.subtree_control").split_whitespace())

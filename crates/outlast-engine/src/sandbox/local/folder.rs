@@ -1,10 +1,11 @@
-//! Where sandboxes are on disk, and what their folders say about executions.
+//! The layout of sandboxes on disk, and the records of their executions.
 //!
 //! ```text
 //! <root>/<sandbox>/workspace, home, tmp           bound into the sandbox
 //!                  output/<execution>/stdout, stderr   bound read-only, so that later commands can read them
 //!                  executions/<execution>/…       never visible inside: a program that could lock or write these
 //!                                                 files could pretend to be running, or to have ended
+//!                  label                          to whom it belongs
 //!                  paused                         exists while the sandbox is paused
 //! <root>/.running/<sandbox>/<execution>           every execution that may be alive
 //! <root>/.killed/<sandbox>                        being removed
@@ -17,10 +18,7 @@ use std::path::{Path, PathBuf};
 
 use outlast_core::{ExecutionId, SandboxId};
 
-use super::super::{Output, SandboxError};
-
-/// A file name, with room for what we add to it.
-const ID_BYTES_MAX: usize = 120;
+use super::super::{Output, SandboxError, is_file_name};
 
 #[derive(Clone, Debug)]
 pub(super) struct Place {
@@ -72,6 +70,23 @@ impl Place {
         }
     }
 
+    /// The sandboxes that have a label, with it.
+    pub(super) fn labels(&self) -> io::Result<Vec<(SandboxId, String)>> {
+        self.labelled(names(&self.root)?.into_iter().map(SandboxId::from).collect())
+    }
+
+    /// Those of these sandboxes that have a label, with it.
+    pub(super) fn labelled(&self, sandboxes: Vec<SandboxId>) -> io::Result<Vec<(SandboxId, String)>> {
+        let mut labels = Vec::new();
+        for id in sandboxes {
+            let folder = Folder { path: self.root.join(id.as_str()) };
+            if let Some(label) = small_text(&folder.label())? {
+                labels.push((id, label));
+            }
+        }
+        Ok(labels)
+    }
+
     /// The sandboxes in which something may be alive.
     pub(super) fn marked(&self) -> io::Result<Vec<SandboxId>> {
         Ok(names(&self.markers())?.iter().map(SandboxId::from).collect())
@@ -97,9 +112,14 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    pub(super) fn create(&self) -> io::Result<()> {
+    pub(super) fn create(&self, label: &str) -> io::Result<()> {
+        private_folder(&self.path)?;
+        if !self.exists() {
+            // Before anything else, so that nothing is left that nobody can assign. It needs no sync: after a crash of the
+            // machine nothing runs here, and the conversation still knows its sandbox.
+            fs::write(self.label(), label)?;
+        }
         for folder in [
-            self.path.clone(),
             self.home(),
             self.tmp(),
             self.output(),
@@ -111,8 +131,23 @@ impl Folder {
         Ok(())
     }
 
+    /// Keeps others from pausing, resuming, killing or starting something in this sandbox until it is dropped, also those in
+    /// other processes. `None` if there is no folder.
+    pub(super) fn lock(&self) -> io::Result<Option<File>> {
+        match File::open(&self.path) {
+            Ok(folder) => folder.lock().map(|()| Some(folder)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(super) fn exists(&self) -> bool {
         self.workspace().is_dir()
+    }
+
+    /// Says to whom the sandbox belongs.
+    fn label(&self) -> PathBuf {
+        self.path.join("label")
     }
 
     pub(super) fn workspace(&self) -> PathBuf {
@@ -131,7 +166,7 @@ impl Folder {
         self.path.join("output")
     }
 
-    /// What checkpoints remember about the workspace.
+    /// The index that checkpoints keep about the workspace.
     pub(super) fn index(&self) -> PathBuf {
         self.path.join("index")
     }
@@ -140,7 +175,7 @@ impl Folder {
         self.path.join("paused")
     }
 
-    /// Those of every execution that this sandbox heard of.
+    /// Those of every execution of this sandbox.
     pub(super) fn executions(&self) -> io::Result<Vec<Records>> {
         let names = names(&self.path.join("executions"))?;
         names.iter().map(|name| self.execution(&name.into()).map_err(io::Error::other)).collect()
@@ -172,7 +207,7 @@ impl Records {
         self.control.is_dir()
     }
 
-    /// Written by bwrap's process outside, which keeps it open and locked until it has written how the program ended.
+    /// Written by the outer bwrap process, which keeps it open and locked until it has recorded how the program ended.
     pub(super) fn status(&self) -> PathBuf {
         self.control.join("status")
     }
@@ -182,7 +217,7 @@ impl Records {
         self.control.join("alive")
     }
 
-    /// Why we ended it, before we did.
+    /// Why we are ending it, written before we do.
     pub(super) fn ending(&self) -> PathBuf {
         self.control.join("ending")
     }
@@ -212,8 +247,8 @@ pub(super) fn private_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)
 }
 
-/// Creates a folder that only this user can enter, unless it exists. Never its parents: they may have been removed on
-/// purpose a moment ago.
+/// Creates a folder that only this user can enter, unless it exists. It never creates parents, because they may just have
+/// been removed on purpose.
 fn private_folder(path: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
@@ -237,7 +272,7 @@ pub(super) fn is_locked(path: &Path) -> io::Result<bool> {
 
 /// The whole text of a small file; absent if there is none.
 pub(super) fn small_text(path: &Path) -> io::Result<Option<String>> {
-    /// What we and bwrap write is far smaller.
+    /// Far more than we or bwrap write.
     const BYTES_MAX: u64 = 64 * 1024;
     let file = match File::open(path) {
         Ok(file) => file,
@@ -258,8 +293,7 @@ pub(super) fn gone_is_ok(result: io::Result<()>) -> io::Result<()> {
 
 /// Ids become names of folders.
 fn checked(id: &str) -> Result<(), SandboxError> {
-    let plain = id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-    if id.is_empty() || id.len() > ID_BYTES_MAX || !plain {
+    if !is_file_name(id) {
         return Err(SandboxError::Refused(format!("invalid id {id:?}")));
     }
     Ok(())

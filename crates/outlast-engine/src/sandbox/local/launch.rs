@@ -33,13 +33,13 @@ pub const FAULT_POINTS: &[&str] = &[
     "sandbox.started",
 ];
 
-/// How long to wait for somebody else who is starting the same execution. Then it counts as started; if that turns
-/// out wrong, `wait` says so.
+/// How long to wait for another process that is starting the same execution. After that it counts as started; if that is
+/// wrong, `wait` says so.
 const RIVAL_MAX: Duration = Duration::from_secs(1);
 const RIVAL_POLL: Duration = Duration::from_millis(5);
 
-/// Closes what the server inherited itself and joins control groups, then becomes the rest of its arguments. A process
-/// can only do this for itself without a moment in which it runs outside. It needs bash: other shells cannot name
+/// Closes the descriptors that the server itself inherited, joins control groups, then executes its remaining arguments. The
+/// process does this itself so that it never runs outside the groups. It needs bash, because other shells cannot name
 /// descriptors above 9.
 const LAUNCHER: &str = r#"
 for path in /proc/self/fd/*; do
@@ -50,7 +50,7 @@ while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs" || exit 71; shift; done
 shift
 exec "$@""#;
 
-/// A program that is on its way, or none if it was started before.
+/// A program that is being started, or none if it was started before.
 pub(super) fn launch(
     inner: &Inner,
     id: &SandboxId,
@@ -58,17 +58,22 @@ pub(super) fn launch(
 ) -> Result<Option<Child>, SandboxError> {
     check(execution)?;
     let folder = inner.place.sandbox(id)?;
-    if !folder.exists() {
-        return Err(SandboxError::Gone(id.clone()));
-    }
     let records = folder.execution(&execution.id)?;
     let failed = |error| match folder.exists() {
         true => SandboxError::Io { what: format!("cannot start {}", execution.id), error },
         false => SandboxError::Gone(id.clone()),
     };
+    // A pause that nobody waits for any more may still be going on.
+    let _alone = folder.lock().map_err(failed)?;
+    if !folder.exists() {
+        return Err(SandboxError::Gone(id.clone()));
+    }
     records.create().map_err(failed)?;
     fault::point("sandbox.folder");
-    let Some(locks) = Locks::take(&records).map_err(failed)? else { return Ok(None) };
+    let Some(locks) = Locks::take(&records).map_err(failed)? else {
+        // It runs, or would if the sandbox were awake.
+        return if folder.paused().exists() { Err(SandboxError::Paused(id.clone())) } else { Ok(None) };
+    };
     fault::point("sandbox.locked");
     if locks.started_before(&records).map_err(failed)? {
         return Ok(None);
@@ -76,7 +81,8 @@ pub(super) fn launch(
     let cgroups = inner.cgroups.create(id.as_str(), &inner.settings).map_err(failed)?;
     write_request(&records, execution, &cgroups).map_err(failed)?;
     fault::point("sandbox.requested");
-    // First the marker, then the look: whoever pauses or kills the sandbox does it the other way round.
+    // First set the marker, then look. Pausing and killing a sandbox does it in the opposite order, so one side sees the
+    // other.
     inner.place.mark(id, &execution.id).map_err(failed)?;
     fault::point("sandbox.marked");
     if !folder.exists() || folder.paused().exists() {
@@ -93,7 +99,7 @@ pub(super) fn launch(
     Ok(Some(child))
 }
 
-/// Returns when bwrap runs, or with what it complained about.
+/// Returns when bwrap is running, or with its error message.
 pub(super) async fn started(
     records: &Records,
     execution: &Execution,
@@ -130,7 +136,9 @@ pub(super) fn complaint(records: &Records) -> String {
 fn check(execution: &Execution) -> Result<(), SandboxError> {
     let words = execution.program.iter().chain(execution.env.keys()).chain(execution.env.values());
     if execution.program.is_empty() || words.clone().any(|word| word.contains('\0')) {
-        return Err(SandboxError::Refused("a program needs a name, and no word may contain NUL".to_owned()));
+        return Err(SandboxError::Refused(
+            "a program needs a name, and no argument may contain NUL".to_owned(),
+        ));
     }
     Ok(())
 }
@@ -141,12 +149,12 @@ struct Locks {
 }
 
 impl Locks {
-    /// None if somebody else has started the execution, or is about to.
+    /// `None` if the execution was started before, or is being started elsewhere.
     fn take(records: &Records) -> io::Result<Option<Locks>> {
         let deadline = Instant::now() + RIVAL_MAX;
         let status = private_file(&records.status())?;
         while !try_lock(&status)? {
-            // Somebody starts it, or just looks at it. A look does not take long.
+            // Another process is starting it, or only inspecting it, which does not take long.
             if Status::read(records)?.child_pid.is_some() || Instant::now() > deadline {
                 return Ok(None);
             }
@@ -162,7 +170,7 @@ impl Locks {
         Ok(Some(Locks { status, alive }))
     }
 
-    /// The locks are ours, so nobody writes these files now.
+    /// We hold the locks, so nothing else writes these files now.
     fn started_before(&self, records: &Records) -> io::Result<bool> {
         if self.status.metadata()?.len() > 0 || ending(records)?.is_some() {
             return Ok(true);
@@ -236,7 +244,7 @@ fn spawn(inner: &Inner, launch: &Launch<'_>, locks: Locks) -> io::Result<Child> 
     command.spawn()
 }
 
-/// A file for output. An earlier try to start may have left bwrap's complaint there, but nothing from the program.
+/// A file for output. An earlier try to start may have left an error of bwrap there, but nothing from the program.
 fn empty(path: &Path) -> io::Result<Stdio> {
     let file = private_file(path)?;
     file.set_len(0)?;

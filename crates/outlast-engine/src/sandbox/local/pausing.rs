@@ -15,47 +15,67 @@ use super::state::{self, State, inspect};
 use super::tree::Init;
 use super::{Inner, cgroups, end};
 
-/// How the names of sandboxes begin that are only tried out, and how long that takes at most.
+/// The prefix of sandboxes that are only used for testing the walls, and how long such a test takes at most.
 pub(super) const PROBE: &str = "probe-";
 const PROBE_MAX: Duration = Duration::from_secs(60);
 /// How often to look again for executions that are just starting.
 const ROUNDS_MAX: usize = 1_000;
 
 pub(super) fn pause(inner: &Inner, folder: &Folder, id: &SandboxId) -> io::Result<()> {
-    // First the mark: from now on nothing starts. What has just started is frozen below.
+    let _alone = folder.lock()?;
+    // First set the mark, so that nothing starts from now on. What has just started is frozen below.
     File::create(folder.paused())?.sync_all()?;
     each_running(inner, folder, id, Init::freeze, |group| cgroups::freeze(group, true))
 }
 
 pub(super) fn resume(inner: &Inner, folder: &Folder, id: &SandboxId) -> io::Result<()> {
-    each_running(inner, folder, id, Init::thaw, |group| cgroups::freeze(group, false))?;
+    let _alone = folder.lock()?;
+    // All groups, even if nothing runs in them any more: whatever starts next will join them.
+    for group in groups(inner, folder, id)?.iter().filter(|group| cgroups::can_freeze(group)) {
+        cgroups::freeze(group, false)?;
+    }
+    each_running(inner, folder, id, Init::thaw, |_| Ok(()))?;
     gone_is_ok(fs::remove_file(folder.paused()))
 }
 
+/// The control groups of a sandbox. A server with other settings, or in another group, may have created some elsewhere.
+fn groups(inner: &Inner, folder: &Folder, id: &SandboxId) -> io::Result<BTreeSet<PathBuf>> {
+    let mut groups: BTreeSet<PathBuf> = inner.cgroups.groups(id.as_str()).into_iter().collect();
+    groups.extend(state::cgroups(folder.executions()?.iter())?);
+    Ok(groups)
+}
+
 pub(super) fn kill(inner: &Inner, folder: &Folder, id: &SandboxId) -> io::Result<()> {
-    // From here on it is gone for everybody, also if we die and somebody has to finish this.
+    // From here on the sandbox is gone, even if this process dies and another one has to finish the removal.
+    let _alone = folder.lock()?;
     let killed = inner.place.killed().join(id.as_str());
     gone_is_ok(fs::rename(&folder.path, &killed))?;
     let folder = Folder { path: killed };
-    let mut groups: BTreeSet<PathBuf> = inner.cgroups.groups(id.as_str()).into_iter().collect();
-    for execution in inner.place.marked_in(id)? {
-        let records = folder.execution(&execution).map_err(io::Error::other)?;
-        if records.known() {
-            end(&records, Outcome::Stopped)?;
+    let groups = groups(inner, &folder, id)?;
+    for group in &groups {
+        cgroups::kill(group)?;
+    }
+    // Each execution's own locks tell whether it is alive. Its marker may be missing: whoever looked at the folder while it
+    // was being renamed found nothing there, and may have removed the marker of a tool that still runs.
+    for records in &folder.executions()? {
+        match inspect(records)? {
+            State::NotStarted | State::Over(_) => {}
+            // Gone: another kill of the same sandbox was faster.
+            State::Running { .. } | State::Leaving { .. } => gone_is_ok(end(records, Outcome::Stopped))?,
         }
+    }
+    for execution in inner.place.marked_in(id)? {
         inner.place.unmark(id, &execution)?;
     }
-    // A server with other settings, or in another group itself, may have made others.
-    let all = folder.executions()?;
-    groups.extend(state::cgroups(all.iter())?);
     for group in groups {
         cgroups::remove(&group)?;
     }
     remove(&folder.path)
 }
 
-/// Removes what a server left behind that died while it killed a sandbox, or tried one out.
-pub(super) fn finish(inner: &Inner) -> io::Result<()> {
+/// Removes what was left behind when a server died, or failed, while it killed or tested a sandbox. One that cannot be
+/// removed is logged and left for the next time, so that it is in nobody's way. Returns how many were left.
+pub(super) fn finish(inner: &Inner) -> io::Result<usize> {
     let mut unfinished = Vec::new();
     for entry in fs::read_dir(inner.place.killed())? {
         unfinished.push(entry?.file_name());
@@ -69,12 +89,21 @@ pub(super) fn finish(inner: &Inner) -> io::Result<()> {
             unfinished.push(entry.file_name());
         }
     }
+    let mut left = 0;
     for name in unfinished {
         let id = SandboxId::from(name.to_string_lossy());
-        let folder = inner.place.sandbox(&id).map_err(io::Error::other)?;
-        kill(inner, &folder, &id)?;
+        let removed = match inner.place.sandbox(&id) {
+            // The id was used again, and what runs now must not be disturbed.
+            Ok(folder) if folder.exists() && !id.as_str().starts_with(PROBE) => continue,
+            Ok(folder) => kill(inner, &folder, &id),
+            Err(error) => Err(io::Error::other(error)),
+        };
+        if let Err(error) = removed {
+            tracing::warn!(sandbox = ?id, %error, "cannot remove a sandbox that was killed; will retry");
+            left += 1;
+        }
     }
-    Ok(())
+    Ok(left)
 }
 
 /// Does something to everything that runs in a sandbox: to its control group if that can freeze, else to its
@@ -129,8 +158,8 @@ fn freezer(records: &Records) -> io::Result<Option<PathBuf>> {
     Ok(groups.into_iter().find(|group| cgroups::can_freeze(group)))
 }
 
-/// Removes a folder that a program filled as it liked: nested deeper than a path can be long, or with permissions that
-/// keep its owner out. `rm` and `chmod` walk such trees with neither many descriptors nor a deep stack, and follow
+/// Removes a folder that a hostile program filled: nested deeper than a path can be long, or with permissions that keep its
+/// owner out. `rm` and `chmod` walk such trees with neither many descriptors nor a deep stack, and follow
 /// no links.
 fn remove(path: &Path) -> io::Result<()> {
     if run("rm", ["-rf", "--"], path).is_ok() {

@@ -13,7 +13,7 @@ use super::cgroups::Controller;
 use super::state::{State, inspect};
 use super::{Inner, launch, pausing};
 
-/// A program that does nothing takes milliseconds, on a busy machine a second.
+/// A program that does nothing takes milliseconds, or a second on a busy machine.
 const TRY_MAX: Duration = Duration::from_secs(30);
 /// Enough for a compiler or a test runner; the kernel's default for a login session is 1024.
 const OPEN_FILES_MAX: u64 = 4096;
@@ -36,7 +36,7 @@ pub(super) fn find_bwrap() -> Result<PathBuf, SandboxError> {
     Ok(bwrap)
 }
 
-/// Refuses limits that nothing on this machine enforces.
+/// Refuses limits that cannot be enforced on this machine.
 pub(super) fn check_limits(inner: &Inner) -> Result<(), SandboxError> {
     if inner.settings.cpu.is_some() && !inner.cgroups.has(Controller::Cpu) {
         return Err(SandboxError::Unavailable(
@@ -67,7 +67,7 @@ pub(super) async fn try_out(inner: &Inner) -> Result<(), SandboxError> {
             "bubblewrap cannot isolate programs here ({error}): allow user namespaces (sysctl kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0; in a container, a seccomp profile that permits unshare) and restart"
         ))
     };
-    folder.create().map_err(|error| failed(error.to_string()))?;
+    folder.create("probe").map_err(|error| failed(error.to_string()))?;
     let tried = tokio::time::timeout(TRY_MAX, async {
         let records = folder.execution(&execution.id)?;
         if let Some(child) = launch::launch(inner, &id, &execution)? {
@@ -89,7 +89,7 @@ pub(super) async fn try_out(inner: &Inner) -> Result<(), SandboxError> {
         Ok(Ok((Outcome::Exited { code: 0 }, _))) => Ok(()),
         Ok(Ok((_, complaint))) => Err(failed(complaint)),
         Ok(Err(error)) => Err(failed(chain(&error))),
-        Err(_) => Err(failed("a program that does nothing did not end".to_owned())),
+        Err(_) => Err(failed("`true` did not end".to_owned())),
     }
 }
 
@@ -101,10 +101,10 @@ fn chain(error: &SandboxError) -> String {
 }
 
 impl Inner {
-    /// The program that sets the limits of a process and then becomes the next words of the command. It runs inside:
+    /// The program that sets the limits of a process and then executes the rest of the command. It runs inside:
     /// a limit on processes that is set before the user namespace exists counts those of the host as well.
     pub(super) fn rlimits(&self) -> Vec<String> {
-        // The server itself may have been given fewer.
+        // The server's own limit may be lower.
         let files = getrlimit(Resource::Nofile).maximum.unwrap_or(OPEN_FILES_MAX).min(OPEN_FILES_MAX);
         let mut words = vec![
             PRLIMIT.to_owned(),

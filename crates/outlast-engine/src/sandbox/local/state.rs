@@ -1,4 +1,4 @@
-//! What became of an execution, told from its files alone: any server can ask, whoever started it.
+//! Determines from its files alone what happened to an execution, no matter which server started it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use super::folder::{Records, is_locked, small_text};
 pub(super) enum State {
     /// No process of it ever ran.
     NotStarted,
-    /// `init` is the first process in its pid namespace; absent until bwrap has told it.
+    /// `init` is the first process in its pid namespace; absent until bwrap has reported it.
     Running {
         init: Option<i32>,
     },
@@ -26,11 +26,11 @@ pub(super) enum State {
     Over(Outcome),
 }
 
-/// What a start writes down, durably, before anything runs.
+/// What a start records, durably, before anything runs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Request {
-    /// Which run of the kernel. What an execution of an earlier one did is not in `status`, because nobody waits for
-    /// the disk there.
+    /// The kernel's boot id. For an execution of an earlier boot, `status` may be incomplete, because it is not synced
+    /// to disk.
     pub(super) boot: String,
     pub(super) deadline: Option<Timestamp>,
     pub(super) cgroups: Vec<PathBuf>,
@@ -83,7 +83,7 @@ pub(super) fn written(records: &Records) -> io::Result<Offsets> {
     Ok(Offsets { stdout: size(Output::Stdout)?, stderr: size(Output::Stderr)? })
 }
 
-/// Writes down why an execution is going to be ended. The first reason stays.
+/// Records why an execution is being ended. The first reason stays.
 pub(super) fn end(records: &Records, reason: Outcome) -> io::Result<()> {
     let word = word(reason);
     let path = records.ending();
@@ -99,7 +99,7 @@ pub(super) fn ending(records: &Records) -> io::Result<Option<Outcome>> {
         "timed_out" => Outcome::TimedOut,
         "disk" => Outcome::OverLimit(Limit::Disk),
         "output" => Outcome::OverLimit(Limit::Output),
-        _ => Outcome::Stopped, // also if we died before we could write the word
+        _ => Outcome::Stopped, // even if we died before we could write the reason
     }))
 }
 
@@ -121,14 +121,14 @@ fn word(reason: Outcome) -> &'static str {
     }
 }
 
-/// A program that ended by itself just before we could end it has its own exit code.
+/// A program that ended by itself just before we could end it keeps its own exit code.
 fn ended(records: &Records, code: i32) -> io::Result<Outcome> {
     const KILLED: i32 = 128 + 9;
     let reason = if code == KILLED { ending(records)? } else { None };
     Ok(reason.unwrap_or(Outcome::Exited { code }))
 }
 
-/// What bwrap tells about a run: JSON documents, one after the other.
+/// What bwrap reports about a run: a sequence of JSON documents.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) struct Status {

@@ -1,4 +1,4 @@
-//! Signals to the processes of an execution, and never to another process that got the same pid later.
+//! Signals the processes of an execution, and never another process that got the same pid later.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -57,7 +57,7 @@ impl Init {
     }
 
     pub(super) fn thaw(&self) -> io::Result<()> {
-        // Nothing starts a process meanwhile: whoever is woken here has all its ancestors woken later.
+        // Nothing can start a process meanwhile, because parents are woken after their children.
         for pid in self.processes().into_iter().rev() {
             signal(pid, Signal::CONT)?;
         }
@@ -69,7 +69,7 @@ impl Init {
         let mut found = BTreeSet::from([self.pid]);
         let mut open = vec![self.pid];
         while let Some(pid) = open.pop() {
-            // A process that is gone has no children any more.
+            // A process that is gone no longer has children.
             let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { continue };
             for thread in threads.flatten() {
                 let children = fs::read_to_string(thread.path().join("children")).unwrap_or_default();
@@ -81,17 +81,22 @@ impl Init {
     }
 }
 
-/// Kills the bwrap outside that waits for an execution. It ends by itself after the last process inside, unless it is
-/// frozen. Servers may have the same file open; only a bwrap has this name as well.
+/// Kills the processes around an execution: the outer bwrap process that waits for it, or the launcher and bwrap if it
+/// never got as far as telling its pid. Unless they are frozen or stuck, they end by themselves. Servers may have the same
+/// files open, so the process name is checked too.
 pub(super) fn kill_monitor(records: &Records) -> io::Result<()> {
-    let status = fs::metadata(records.status())?;
+    let files: Vec<fs::Metadata> =
+        [records.status(), records.alive()].iter().filter_map(|path| fs::metadata(path).ok()).collect();
     for entry in fs::read_dir("/proc")?.flatten() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let named = |pid| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "bwrap\n");
+        let named = |pid| {
+            fs::read_to_string(format!("/proc/{pid}/comm"))
+                .is_ok_and(|name| matches!(name.as_str(), "bwrap\n" | "bash\n"))
+        };
         let Some(raw) = Pid::from_raw(pid).filter(|_| named(pid)) else { continue };
-        // The handle first: what we look at afterwards is then what we signal.
+        // Open the handle first, so that the process we inspect is the one we signal.
         let Ok(handle) = pidfd_open(raw, PidfdFlags::NONBLOCK) else { continue };
-        if named(pid) && holds(pid, &status) {
+        if named(pid) && files.iter().any(|file| holds(pid, file)) {
             gone_is_ok(pidfd_send_signal(&handle, Signal::KILL))?;
         }
     }
@@ -111,7 +116,7 @@ fn signal(pid: i32, signal: Signal) -> io::Result<()> {
 
 fn is_stopped(pid: i32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
-    // The name of the program, in parentheses, may hold anything.
+    // The program's name, in parentheses, may contain anything.
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, Some('T' | 't' | 'Z' | 'X') | None)
 }

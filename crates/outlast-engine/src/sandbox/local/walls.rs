@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use super::super::{Network, SandboxSettings};
 use super::folder::{Folder, Place};
 
-/// Where bwrap finds the descriptors that it gets beside the standard ones.
+/// Where bwrap finds the descriptors that it gets besides the standard ones.
 pub(super) const SECCOMP_FD: i32 = 3;
 pub(super) const ARGUMENTS_FD: i32 = 4;
 pub(super) const STATUS_FD: i32 = 5;
@@ -18,7 +18,7 @@ pub(super) const ALIVE_FD: i32 = 6;
 /// None above this one reaches bwrap.
 pub(super) const LAST_FD: i32 = ALIVE_FD;
 
-/// Where a program finds its own and earlier output, and the program behind the file tools.
+/// Where a program finds its own and earlier output, and where the program for the file tools is.
 pub const EXECUTIONS_INSIDE: &str = "/run/outlast/executions";
 pub const TOOL_INSIDE: &str = "/run/outlast/tool";
 
@@ -27,6 +27,8 @@ const SHARED_MEMORY_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Read-only parts of the host, besides `/usr`. Symbolic links stay links.
 const SYSTEM: &[&str] = &["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+/// Where the kernel's functions are in memory, which helps whoever attacks it. Some systems show it to everyone.
+const KERNEL_ADDRESSES: &str = "/proc/kallsyms";
 /// Files about the kernel that root may read even without capabilities.
 const PROC_OF_ROOT: &[&str] = &[
     "/proc/kpagecgroup",
@@ -38,9 +40,9 @@ const PROC_OF_ROOT: &[&str] = &[
     "/proc/timer_list",
     "/proc/vmallocinfo",
 ];
-/// Folders of `/etc` that say nothing about the host and that programs do not start or connect without.
+/// Folders of `/etc` that programs need to start or connect, and that reveal nothing about the host.
 const ETC_FOLDERS: &[&str] = &["alternatives", "ld.so.conf.d", "pki/tls/certs", "ssl/certs"];
-/// Files of `/etc`, likewise. They are copied when the server starts: every mount makes every start slower.
+/// Files of `/etc` of the same kind. They are copied when the server starts, because every mount makes every start slower.
 const ETC_FILES: &[&str] = &["ld.so.cache", "ld.so.conf", "localtime", "mime.types", "ssl/openssl.cnf"];
 /// Files that are written for all sandboxes.
 const GENERATED: &[(&str, &str)] = &[
@@ -103,7 +105,7 @@ impl Walls<'_> {
         all.bind("--bind", &self.folder.tmp(), "/tmp");
         all.bind("--ro-bind", &self.folder.output(), EXECUTIONS_INSIDE);
         all.bind("--ro-bind", self.tool, TOOL_INSIDE);
-        // The rest lives in memory that nobody counts.
+        // The rest is in memory that no limit covers.
         all.add(["--remount-ro", "/dev", "--remount-ro", "/"]);
         all.add(["--chdir", "/workspace"]);
         self.environment(&mut all);
@@ -142,10 +144,13 @@ impl Walls<'_> {
         Ok(())
     }
 
-    /// Nothing in `/proc` can be written: the kernel lets root change its settings there without any capability, and
-    /// root is who a sandbox runs as, seen from outside, if the server does.
+    /// Nothing in `/proc` can be written. The kernel lets root change settings there without any capability, and if the
+    /// server runs as root, so does a sandbox, seen from outside.
     fn kernel(&self, all: &mut Arguments) {
         all.add(["--proc", "/proc", "--remount-ro", "/proc", "--dev", "/dev"]);
+        if Path::new(KERNEL_ADDRESSES).exists() {
+            all.add(["--ro-bind", "/dev/null", KERNEL_ADDRESSES]);
+        }
         if self.as_root {
             for path in PROC_OF_ROOT.iter().filter(|path| Path::new(path).exists()) {
                 all.add(["--ro-bind", "/dev/null", path]);

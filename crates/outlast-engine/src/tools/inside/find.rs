@@ -8,7 +8,8 @@ use ignore::{DirEntry, WalkBuilder};
 use regex::RegexBuilder;
 
 use super::super::input::{ListFiles, SearchFiles};
-use super::{index, text_of};
+use super::{found, index, text_of};
+use crate::file_names;
 
 /// More do not help a model to choose.
 const ENTRIES_MAX: usize = 1_000;
@@ -20,8 +21,7 @@ const DEPTH_DEFAULT: u64 = 2;
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
 pub(super) fn list_files(input: ListFiles) -> Result<String, String> {
-    let root = input.path.as_deref().unwrap_or(".");
-    let mut walk = walk(root)?;
+    let mut walk = walk(&found(input.path.as_deref().unwrap_or(".")))?;
     walk.max_depth(Some(index(input.depth.map_or(DEPTH_DEFAULT, u64::from))));
     let mut text = String::new();
     let mut count = 0;
@@ -41,10 +41,10 @@ pub(super) fn list_files(input: ListFiles) -> Result<String, String> {
 pub(super) fn search_files(input: SearchFiles) -> Result<String, String> {
     let pattern = RegexBuilder::new(&input.pattern).size_limit(PATTERN_BYTES_MAX).build();
     let pattern = pattern.map_err(|error| format!("invalid pattern: {error}"))?;
-    let root = input.path.as_deref().unwrap_or(".");
-    let mut walk = walk(root)?;
+    let root = found(input.path.as_deref().unwrap_or("."));
+    let mut walk = walk(&root)?;
     if let Some(glob) = &input.glob {
-        let mut only = OverrideBuilder::new(root);
+        let mut only = OverrideBuilder::new(&root);
         let only = only.add(glob).and_then(|only| only.build());
         walk.overrides(only.map_err(|error| format!("invalid glob: {error}"))?);
     }
@@ -52,7 +52,7 @@ pub(super) fn search_files(input: SearchFiles) -> Result<String, String> {
     let mut count = 0;
     for entry in entries(&walk).filter(|entry| entry.file_type().is_some_and(|kind| kind.is_file())) {
         // What cannot be read, or is not text, has no lines to find.
-        let Ok(content) = text_of(&entry.path().to_string_lossy()) else { continue };
+        let Ok(content) = text_of(entry.path()) else { continue };
         for (number, line) in content.lines().enumerate().filter(|(_, line)| pattern.is_match(line)) {
             count += 1;
             if count > MATCHES_MAX {
@@ -70,9 +70,9 @@ pub(super) fn search_files(input: SearchFiles) -> Result<String, String> {
     Ok(text)
 }
 
-fn walk(root: &str) -> Result<WalkBuilder, String> {
-    if !Path::new(root).exists() {
-        return Err(format!("{root} does not exist"));
+fn walk(root: &Path) -> Result<WalkBuilder, String> {
+    if !root.exists() {
+        return Err(format!("{} does not exist", file_names::shown(root)));
     }
     let mut walk = WalkBuilder::new(root);
     // Ignore files count in any folder; hidden files are files. Only the repository itself is left out.
@@ -87,5 +87,5 @@ fn entries(walk: &WalkBuilder) -> impl Iterator<Item = DirEntry> {
 }
 
 fn shown(path: &Path) -> String {
-    path.strip_prefix("./").unwrap_or(path).to_string_lossy().into_owned()
+    file_names::shown(path.strip_prefix("./").unwrap_or(path))
 }

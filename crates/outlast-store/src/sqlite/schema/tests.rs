@@ -2,9 +2,9 @@ use rusqlite::Connection;
 
 use super::{REMOVALS, SINCE_2, TABLES};
 
-use crate::contract::{Newest, Query, Table};
+use crate::contract::{Document, Newest, Query, Table};
 use crate::suite::items::item;
-use crate::suite::{all, append, conversation, lines, write};
+use crate::suite::{all, append, conversation, head, lines, put, write};
 use crate::{Items, SqliteStore, Store};
 
 /// A database of schema version 2: a conversation for each status of a generation, `c-STATUS` with the
@@ -74,8 +74,61 @@ async fn version_3(path: &std::path::Path) {
     write(&store, &conversation("c"), 0, &["one", "two"]).await;
     drop(store);
     let db = Connection::open(path).unwrap();
-    db.execute_batch("DROP TABLE items").unwrap();
+    db.execute_batch(&format!("{WITHOUT_TAGS} DROP TABLE items;")).unwrap();
     db.pragma_update(None, "user_version", 3).unwrap();
+}
+
+/// Takes away what version 5 added.
+const WITHOUT_TAGS: &str = "DROP TRIGGER tags_added; DROP TRIGGER tags_changed; DROP TRIGGER tags_removed; \
+                            DROP TABLE stored_tags; ALTER TABLE stored_conversations DROP COLUMN tags;";
+
+#[tokio::test]
+async fn a_database_of_version_4_opens_and_its_conversations_take_tags() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outlast.db");
+    let c = conversation("c");
+    let store = SqliteStore::open(&path).unwrap();
+    let fence = store.claim(&c).await.unwrap();
+    store.append(put(&c, fence, 0, vec![head(&c, 0)])).await.unwrap();
+    drop(store);
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch(WITHOUT_TAGS).unwrap();
+    db.pragma_update(None, "user_version", 4).unwrap();
+    drop(db);
+    for opened in 1..=2 {
+        let store = SqliteStore::open(&path).unwrap();
+        let found = store.get(Table::Conversations, "c").await.unwrap().unwrap();
+        assert_eq!(found.tags.len(), opened - 1);
+        let fence = store.claim(&c).await.unwrap();
+        let tagged = Document { tags: vec!["t".into()], state: None, ..head(&c, 0) };
+        store.append(put(&c, fence, 0, vec![tagged])).await.unwrap();
+        let query = Query {
+            table: Some(Table::Conversations),
+            user: Some("user".into()),
+            tag: Some("t".into()),
+            limit: 9,
+            ..Query::default()
+        };
+        assert_eq!(store.list(query).await.unwrap().documents.len(), 1);
+    }
+}
+
+#[test]
+fn s1_a_tag_is_found_by_its_index_in_the_order_of_the_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("outlast.db");
+    drop(SqliteStore::open(&path).unwrap());
+    let db = Connection::open(&path).unwrap();
+    let sql = format!(
+        "EXPLAIN QUERY PLAN {} WHERE user_id = ? AND tag = ? AND (ord, id) < (?, ?) \
+         ORDER BY ord DESC, id DESC LIMIT ?",
+        crate::sqlite::documents::SELECT_TAGGED
+    );
+    let mut statement = db.prepare(&sql).unwrap();
+    let rows = statement.query_map([0, 0, 0, 0, 0], |row| row.get(3)).unwrap();
+    let plan: Vec<String> = rows.map(Result::unwrap).collect();
+    assert!(plan.len() == 2 && plan[0].contains("SEARCH stored_tags USING PRIMARY KEY"), "{plan:?}");
+    assert!(plan[1].starts_with("SEARCH stored_conversations"), "nothing is sorted: {plan:?}");
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use aws_lc_rs::{hmac, rsa};
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 
@@ -273,4 +274,77 @@ async fn b5_keys_are_fetched_only_over_https_or_from_this_machine() {
         assert!(Jwks::open(place).await.is_err(), "{place}");
     }
     assert!(Jwks::open("https://login.example/keys").await.is_ok(), "fetched when needed");
+}
+
+#[tokio::test]
+async fn b5_i18_tokens_with_unknown_keys_do_not_keep_others_waiting_for_a_slow_issuer() {
+    let issuer = Issuer::new();
+    let keys = std::fs::read_to_string(issuer.file.path()).unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/keys", listener.local_addr().unwrap());
+    let jwks = Jwks::open(&url).await.unwrap();
+    let answer = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(stream.read(&mut [0; 4096]).await.unwrap() > 0);
+        let head = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", keys.len());
+        stream.write_all((head + &keys).as_bytes()).await.unwrap();
+    };
+    let good = || jwks.find(Some("rsa"), Algorithm::RS256);
+    let (found, ()) = tokio::join!(good(), answer);
+    assert!(found.unwrap().is_some());
+    jwks.let_time_pass();
+    // The second time the issuer accepts the connection and never responds.
+    let unknown = jwks.find(Some("made up"), Algorithm::RS256);
+    tokio::select! {
+        _ = unknown => panic!("it waits for the issuer"),
+        () = async {
+            let _hangs = listener.accept().await.unwrap();
+            for _ in 0..1_000 {
+                assert!(good().await.unwrap().is_some());
+            }
+        } => {}
+    }
+}
+
+/// A login elsewhere, for tests of routes.
+pub(crate) struct Login(Issuer);
+
+impl Login {
+    pub(crate) fn new() -> Login {
+        Login(Issuer::new())
+    }
+
+    pub(crate) async fn jwt(&self) -> Jwt {
+        self.0.jwt().await
+    }
+
+    /// A token that is valid.
+    pub(crate) fn good(&self) -> String {
+        self.signed(&claims())
+    }
+
+    /// Tokens that every route must refuse.
+    pub(crate) fn bad(&self) -> Vec<(&'static str, String)> {
+        let with = |name: &str, value: Value| {
+            let mut claims = claims();
+            claims[name] = value;
+            claims
+        };
+        vec![
+            ("an expired token", self.signed(&with("exp", json!(now() - 1)))),
+            ("a token for another audience", self.signed(&with("aud", json!("another")))),
+            ("a token of another issuer", self.signed(&with("iss", json!("https://evil.example")))),
+            ("a token that is not valid yet", self.signed(&with("nbf", json!(now() + 60)))),
+            ("alg none", token(r#"{"alg":"none"}"#, &claims(), |_| Vec::new())),
+            (
+                "the public key as a secret",
+                token(r#"{"alg":"HS256","kid":"rsa"}"#, &claims(), |text| self.0.public_key_as_secret(text)),
+            ),
+            ("RS256 that is HS256", token(r#"{"alg":"RS256","kid":"rsa"}"#, &claims(), hs256)),
+        ]
+    }
+
+    fn signed(&self, claims: &Value) -> String {
+        token(r#"{"alg":"RS256","kid":"rsa"}"#, claims, |text| self.0.rs256(text))
+    }
 }

@@ -164,8 +164,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!((request.role, request.create), (Role::Tool, true));
-        let result =
-            Part::ToolResult { tool_use_id: "call_1".into(), content: json!("done"), is_error: false };
+        let result = Part::tool_result("call_1".into(), json!("done"), false);
         assert_eq!(request.parts, [result]);
         assert_eq!(request.brief.metadata, Some(json!({"tab": 1})));
         let prompt = request.brief.prompt.unwrap();

@@ -11,6 +11,7 @@ use outlast_engine::{Batch, EngineError, EventStream, Frame, StreamEnd};
 use super::super::caller::{Caller, Write};
 use super::super::error::Problem;
 use super::super::events::{KEEP_ALIVE, event_stream};
+use super::super::per_user::Open;
 use crate::auth::AuthError;
 
 use super::chunks::{Chunks, Next};
@@ -21,6 +22,7 @@ struct Streaming {
     id: GenerationId,
     events: EventStream,
     chunks: Chunks,
+    _open: Open,
 }
 
 pub(super) async fn follow(
@@ -33,7 +35,8 @@ pub(super) async fn follow(
     // The document has everything up to its last event, so the stream starts after that.
     let events = caller.engine().stream_generation(user, id, Some(document.last_seq)).await?;
     let chunks = Chunks::new(&document, include_usage);
-    let streaming = Streaming { caller: caller.clone(), id: id.clone(), events, chunks };
+    let open = caller.open_stream()?;
+    let streaming = Streaming { caller: caller.clone(), id: id.clone(), events, chunks, _open: open };
     let frames = stream::unfold(streaming, |mut streaming| async move {
         let frame = streaming.next().await?;
         Some((Ok::<Bytes, Infallible>(frame), streaming))

@@ -4,7 +4,9 @@
 //! A route with a body needs a valid one in [`body_for`]; until then the test fails.
 
 mod browser;
+mod keys;
 mod rates;
+mod tokens;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,9 +44,12 @@ fn walls() -> Vec<Route> {
 /// A body that the route accepts, with a canary if it keeps text.
 pub(super) fn body_for(method: &str, path: &str) -> Value {
     match (method, path) {
+        ("delete", "/v1/push") => json!({"endpoint": "https://push.example/"}),
         ("get" | "delete", _) => Value::Null,
+        ("put", "/v1/conversations/{id}/files/{path}") => json!(CANARY),
         ("post", "/v1/generations") => json!({"content": CANARY}),
         ("post", "/v1/generations/{id}/approvals/{toolUseId}") => json!({"decision": "deny"}),
+        ("post", "/e/{key}") => json!({"name": "chat/message.sent", "data": {"content": CANARY}}),
         ("post", "/v1/generations/{id}/claim") => json!({}),
         ("post", "/v1/generations/{id}/heartbeat") => json!({"epoch": 1, "lease": "x"}),
         ("post", "/v1/generations/{id}/events") => json!({
@@ -59,14 +64,27 @@ pub(super) fn body_for(method: &str, path: &str) -> Value {
         }),
         ("post", "/v1/jobs/{id}/abort") => json!({}),
         ("post", "/v1/session") => json!({"key": "not a key"}),
+        ("post", "/v1/notifications/{id}/read" | "/v1/notifications/read") => json!({}),
+        ("post", "/v1/notifications/{id}/approval") => json!({"decision": "deny"}),
+        ("post", "/v1/webhooks") => json!({"url": format!("https://{CANARY}.example/")}),
+        ("post", "/v1/push") => json!({
+            "endpoint": format!("https://{CANARY}.example/"),
+            "keys": super::notifications::push_keys(),
+        }),
         ("post", "/v1/tickets") => json!({"resource": "/v1/conversations"}),
         _ => panic!("{method} {path} is a new route: say here what a valid body is"),
     }
 }
 
 impl Server {
+    pub(super) async fn as_key(&self, key: &str, method: &str, path: &str, body: String) -> Response {
+        self.send(&format!("Bearer {key}"), method, path, body).await
+    }
+
     async fn ask_as(&self, credential: &str, route: &Route, named: &str) -> Response {
-        let path = route.path.replace("{id}", named).replace("{toolUseId}", "tool");
+        let path =
+            route.path.replace("{id}", named).replace("{toolUseId}", "tool").replace("{key}", "anything");
+        let path = path.replace("{path}", "src/main.rs");
         let body = body_for(&route.method, &route.path);
         let body = if body.is_null() { String::new() } else { body.to_string() };
         self.send(credential, &route.method, &path, body).await
@@ -88,7 +106,7 @@ impl Server {
         (response.status().as_u16(), read(response).await)
     }
 
-    async fn key(&self, user: &str, scopes: &[&str]) -> String {
+    pub(super) async fn key(&self, user: &str, scopes: &[&str]) -> String {
         key_with(&*self.store, user, scopes, None).await
     }
 }
@@ -97,6 +115,8 @@ impl Server {
 struct Bob {
     conversation: String,
     generation: String,
+    notification: String,
+    webhook: String,
 }
 
 async fn bob(server: &Server) -> Bob {
@@ -120,13 +140,21 @@ async fn bob(server: &Server) -> Bob {
     });
     let (status, appended) = server.json_as(&worker, "post", &path("events"), batch).await;
     assert_eq!((status, &appended["status"]), (200, &json!("awaiting_approval")), "{appended}");
-    Bob { conversation: started["conversationId"].as_str().unwrap().to_owned(), generation }
+    let conversation = started["conversationId"].as_str().unwrap().to_owned();
+    let (_, webhook) =
+        server.json_as(&person, "post", "/v1/webhooks", body_for("post", "/v1/webhooks")).await;
+    let webhook = webhook["id"].as_str().unwrap().to_owned();
+    Bob { conversation, generation, notification: server.notified(&person, 1).await, webhook }
 }
 
 impl Bob {
     fn named_in(&self, path: &str) -> &str {
-        let is_generation = path.contains("/generations/") || path.contains("/jobs/");
-        if is_generation { &self.generation } else { &self.conversation }
+        match path {
+            path if path.contains("/notifications/") => &self.notification,
+            path if path.contains("/webhooks/") => &self.webhook,
+            path if path.contains("/generations/") || path.contains("/jobs/") => &self.generation,
+            _ => &self.conversation,
+        }
     }
 }
 
@@ -201,8 +229,9 @@ async fn b5_a_key_with_just_the_scope_that_a_route_names_may_use_it() {
         let scope = Some(scope).filter(|scope| !scope.is_empty());
         let key = server.key("bob", scope.as_slice()).await;
         let response = server.ask_as(&format!("Bearer {key}"), route, bob.named_in(&route.path)).await;
-        let walls = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND];
-        assert!(!walls.contains(&response.status()), "{} {}", route.method, route.path);
+        let refused = [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN].contains(&response.status());
+        let missing = response.status() == StatusCode::NOT_FOUND && !is_inside(&route.path);
+        assert!(!refused && !missing, "{} {}", route.method, route.path);
     }
     server.engine.stop().await;
 }
@@ -291,81 +320,4 @@ async fn b5_without_keys_there_is_one_user_and_a_proxy_is_refused() {
     for open in ["/healthz", "/readyz"] {
         assert_eq!(server.ask("get", open, "").await.status(), StatusCode::OK, "{open}");
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn b5_revoking_a_key_ends_its_streams_within_5_seconds() {
-    let server = Server::new();
-    let (key, other) = (server.key("bob", &["read"]).await, server.key("bob", &["read"]).await);
-    let bob = bob(&server).await;
-    let path = format!("/v1/conversations/{}/events", bob.conversation);
-    let mut streams = Vec::new();
-    for key in [&key, &other] {
-        let response = server.send(&format!("Bearer {key}"), "get", &path, String::new()).await;
-        assert_eq!(response.status(), StatusCode::OK);
-        streams.push(response.into_body().into_data_stream());
-    }
-    let mut kept = streams.pop().unwrap();
-    let mut ended = streams.pop().unwrap();
-    let bytes = AtomicU64::new(0);
-    let reading = async {
-        while let Some(chunk) = ended.next().await {
-            bytes.fetch_add(chunk.unwrap().len() as u64, Ordering::Relaxed);
-        }
-    };
-    revoke(&*server.store, &key).await;
-    let began = Instant::now();
-    tokio::select! {
-        () = server.app.auth().watch() => {}
-        ended = timeout(2 * STREAMS_END_WITHIN, reading) => ended.expect("the stream ends"),
-    }
-    assert!(began.elapsed() <= STREAMS_END_WITHIN, "{:?}", began.elapsed());
-    assert!(bytes.load(Ordering::Relaxed) > 0, "the snapshot arrived before");
-    while let Ok(next) = timeout(2 * STREAMS_END_WITHIN, kept.next()).await {
-        assert!(next.is_some(), "another key's stream continues");
-    }
-    server.engine.stop().await;
-}
-
-#[tokio::test]
-async fn b4_a_worker_with_a_key_needs_the_lease_of_its_claim() {
-    let server = Server::new();
-    let person = server.key("bob", &["write"]).await;
-    let workers = [server.key("bob", &["produce"]).await, server.key("bob", &["produce"]).await];
-    let body = json!({"content": "hi", "producer": "external"});
-    let (_, started) = server.json_as(&person, "post", "/v1/generations", body).await;
-    let path = |what: &str| format!("/v1/generations/{}/{what}", started["generationId"].as_str().unwrap());
-    let (_, old) = server.json_as(&workers[0], "post", &path("claim"), json!({})).await;
-    let (_, new) = server.json_as(&workers[1], "post", &path("claim"), json!({})).await;
-    let beat = |lease: &Value| json!({"epoch": new["epoch"], "lease": lease});
-    for (lease, expected) in
-        [(&Value::Null, 422), (&old["lease"], 409), (&json!("x"), 409), (&new["lease"], 200)]
-    {
-        let (status, reply) = server.json_as(&workers[0], "post", &path("heartbeat"), beat(lease)).await;
-        assert_eq!(status, expected, "{lease}: {reply}");
-        assert!(reply["lease"].is_null(), "only a claim returns it");
-    }
-    let decide = path("approvals/tool");
-    let (status, reply) = server.json_as(&workers[1], "post", &decide, json!({"decision": "approve"})).await;
-    assert_eq!((status, &reply["code"]), (403, &json!("forbidden")), "a worker's key can never approve");
-    server.engine.stop().await;
-}
-
-/// What needs no key, in full: whatever is added here must be harmless to everybody.
-#[test]
-fn b5_only_health_and_the_login_need_no_key() {
-    let open = walls().into_iter().filter(|route| route.scope.is_none());
-    let open: Vec<String> = open.map(|route| format!("{} {}", route.method, route.path)).collect();
-    assert_eq!(open, ["delete /v1/session", "get /healthz", "get /readyz", "post /v1/session"]);
-}
-
-#[tokio::test]
-async fn i13_the_items_of_keys_belong_to_their_user() {
-    let server = Server::new();
-    server.key("ada", &["read"]).await;
-    let query = outlast_store::ItemQuery {
-        user: Some(UserId::from("bob")),
-        ..outlast_store::ItemQuery::newest("key", 10)
-    };
-    assert!(server.store.list_items(query).await.unwrap().items.is_empty());
 }

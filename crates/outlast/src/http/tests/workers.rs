@@ -165,7 +165,18 @@ async fn i18_i20_what_goes_into_documents_has_a_size() {
     let decision = |bytes| json!({"decision": "deny", "reason": long(bytes)});
     let (status, problem) = worker.post("approvals/c", decision(2049)).await;
     assert_eq!((status, &problem["field"]), (422, &json!("reason")));
-    assert_eq!(worker.post("approvals/c", decision(2048)).await.0, 200);
+    for (always, pattern) in
+        [(false, json!({"path": "*"})), (true, json!({})), (true, json!({"path": long(4093)}))]
+    {
+        let decision = json!({"decision": "approve", "always": always, "pattern": pattern});
+        let (status, problem) = worker.post("approvals/c", decision).await;
+        assert_eq!((status, &problem["field"]), (422, &json!("pattern")), "{problem}");
+    }
+    let always =
+        json!({"decision": "approve", "always": true, "pattern": {"path": "notes/*"}, "reason": long(2048)});
+    assert_eq!(worker.post("approvals/c", always).await.0, 200);
+    let (_, state) = worker.post("heartbeat", json!({"epoch": at.0})).await;
+    assert_eq!(state["approvals"][0]["decided"]["pattern"], json!({"path": "notes/*"}), "{state}");
     let start = json!({"content": "hi", "producer": "external", "model": long(201)});
     let (status, problem) = server.post("/v1/generations", &start).await;
     assert_eq!((status, &problem["field"]), (422, &json!("model")));

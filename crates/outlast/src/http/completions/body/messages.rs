@@ -124,7 +124,7 @@ fn to_message(place: usize, message: MessageBody) -> Result<ContextMessage, Prob
             let tool_use_id = message.tool_call_id.ok_or_else(|| missing("tool_call_id"))?;
             let result = |parts: Vec<Part>| {
                 let content = Value::String(outlast_core::plain_text(&parts));
-                vec![Part::ToolResult { tool_use_id, content, is_error: false }]
+                vec![Part::tool_result(tool_use_id, content, false)]
             };
             (Role::Tool, content.map(result))
         }

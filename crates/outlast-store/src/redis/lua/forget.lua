@@ -1,0 +1,3 @@
+local id, me = take(), take()
+if redis.call('HGET', root .. 'mail:' .. id, 'sender') == me then drop_mail(id) end
+return 1

@@ -1,0 +1,1 @@
+return remove_item(take(), take())
